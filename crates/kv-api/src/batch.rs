@@ -1,0 +1,332 @@
+//! Batches: what a coordinator asks of a leaseholder.
+//!
+//! A batch is evaluated as a unit: either every request of it took effect or none did, and the
+//! response holds one entry per request in the order asked.
+
+use crate::{Span, Timestamp};
+use bytes::Bytes;
+
+/// How a read locks the keys it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum LockStrength {
+    /// Takes no lock and waits for none.
+    None = 0,
+    /// Excludes exclusive locks of others (`FOR SHARE`).
+    Shared = 1,
+    /// Excludes all locks of others (`FOR UPDATE`, and the read half of UPDATE and DELETE).
+    Exclusive = 2,
+}
+
+/// What a request does when another transaction holds a conflicting lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum WaitPolicy {
+    /// Waits its turn, at most [`Header::lock_timeout_ms`].
+    Block = 0,
+    /// Fails with [`crate::KvErrorKind::LockNotAvailable`] (`NOWAIT`).
+    Error = 1,
+    /// Leaves the key out of the result (`SKIP LOCKED`).
+    Skip = 2,
+}
+
+/// A half-open range `[from, to)` of sequence numbers whose writes a rolled-back savepoint undid.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
+pub struct IgnoredSequences {
+    /// First ignored sequence number.
+    #[prost(uint32, tag = "1")]
+    pub from: u32,
+    /// First sequence number after the ignored ones.
+    #[prost(uint32, tag = "2")]
+    pub to: u32,
+}
+
+/// Names a transaction to the leaseholder.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TxnMeta {
+    /// Sixteen random bytes, chosen by the coordinator.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub id: Bytes,
+    /// Highest sequence number used so far.
+    #[prost(uint32, tag = "2")]
+    pub sequence: u32,
+    /// Sequence numbers that savepoint rollbacks undid, sorted and disjoint.
+    #[prost(message, repeated, tag = "3")]
+    pub ignored: Vec<IgnoredSequences>,
+    /// Whether the transaction has flushed intents.
+    #[prost(bool, tag = "4")]
+    pub has_intents: bool,
+}
+
+/// What holds for all requests of a batch.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Header {
+    /// The transaction; absent for a batch that is a transaction of its own.
+    #[prost(message, optional, tag = "1")]
+    pub txn: Option<TxnMeta>,
+    /// Snapshot to read at; absent: the leaseholder picks the present and says which.
+    #[prost(message, optional, tag = "2")]
+    pub read_timestamp: Option<Timestamp>,
+    /// What the transaction has read so far and must still find unchanged if its read timestamp
+    /// moves. Sent with locking reads and with a commit.
+    #[prost(message, repeated, tag = "3")]
+    pub refresh_spans: Vec<Span>,
+    /// Whether the read timestamp must stay (a snapshot already shown to the client depends on reads
+    /// that are no longer tracked): a needed move is then a [`crate::KvErrorKind::Retry`].
+    #[prost(bool, tag = "4")]
+    pub fixed_read_timestamp: bool,
+    /// What to do at a conflicting lock.
+    #[prost(enumeration = "WaitPolicy", tag = "5")]
+    pub wait_policy: i32,
+    /// Longest wait for one lock in milliseconds; 0 waits without limit.
+    #[prost(uint32, tag = "6")]
+    pub lock_timeout_ms: u32,
+    /// Scans of the batch stop after this many bytes of keys and values; 0 is the server's limit.
+    #[prost(uint64, tag = "7")]
+    pub target_bytes: u64,
+}
+
+/// Reads one key.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Get {
+    /// The key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// Lock to take. The key is locked also when it does not exist.
+    #[prost(enumeration = "LockStrength", tag = "2")]
+    pub lock: i32,
+}
+
+/// Reads the keys of a span in order, at most `limit` (0: no limit) of them.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Scan {
+    /// First key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub start: Bytes,
+    /// First key after the span.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub end: Bytes,
+    /// Descending order, from before `end` down to `start`.
+    #[prost(bool, tag = "3")]
+    pub reverse: bool,
+    /// Most keys to return; 0 for no limit.
+    #[prost(uint64, tag = "4")]
+    pub limit: u64,
+    /// Lock to take on each key returned.
+    #[prost(enumeration = "LockStrength", tag = "5")]
+    pub lock: i32,
+}
+
+/// Writes a value.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Put {
+    /// The key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// The value.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: Bytes,
+    /// Sequence number of the write within its transaction.
+    #[prost(uint32, tag = "3")]
+    pub sequence: u32,
+}
+
+/// Writes a value if the key holds `expected` (absent: if the key does not exist), and fails the batch
+/// with [`crate::KvErrorKind::ConditionFailed`] otherwise.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ConditionalPut {
+    /// The key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// The value.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: Bytes,
+    /// What the key must hold.
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub expected: Option<Bytes>,
+    /// Sequence number of the write within its transaction.
+    #[prost(uint32, tag = "4")]
+    pub sequence: u32,
+}
+
+/// Deletes a key; no error if it does not exist.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Delete {
+    /// The key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// Sequence number of the write within its transaction.
+    #[prost(uint32, tag = "2")]
+    pub sequence: u32,
+}
+
+/// Deletes every key of a span that is visible at the read timestamp, at most `limit` (0: no limit).
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DeleteRange {
+    /// First key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub start: Bytes,
+    /// First key after the span.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub end: Bytes,
+    /// Most keys to delete; 0 for no limit.
+    #[prost(uint64, tag = "3")]
+    pub limit: u64,
+    /// Sequence number of the write within its transaction.
+    #[prost(uint32, tag = "4")]
+    pub sequence: u32,
+}
+
+/// Adds to the 64-bit counter at a key (8 bytes big-endian, missing is 0) outside any transaction and
+/// returns the sum. Fails with [`crate::KvErrorKind::CounterOverflow`] beyond `i64`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Increment {
+    /// The key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// What to add.
+    #[prost(sint64, tag = "2")]
+    pub by: i64,
+}
+
+/// Removes every version of every key of a span for good, outside any transaction: for dropped
+/// tables and truncated contents that no descriptor refers to any more.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ClearRange {
+    /// First key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub start: Bytes,
+    /// First key after the span.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub end: Bytes,
+}
+
+/// Ends the transaction. Together with writes in the same batch this is a one-phase commit.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct EndTxn {
+    /// Commit, or abort.
+    #[prost(bool, tag = "1")]
+    pub commit: bool,
+}
+
+/// Checks that no span of [`Header::refresh_spans`] changed since the read timestamp, and moves the
+/// read timestamp to the present.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Refresh {}
+
+/// Removes all keys of a tenant for good. For the control plane alone.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DropTenant {
+    /// The tenant.
+    #[prost(uint64, tag = "1")]
+    pub tenant_id: u64,
+}
+
+/// One request of a batch.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Request {
+    /// Which.
+    #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    pub kind: Option<RequestKind>,
+}
+
+/// The kinds of request.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum RequestKind {
+    /// See [`Get`].
+    #[prost(message, tag = "1")]
+    Get(Get),
+    /// See [`Scan`].
+    #[prost(message, tag = "2")]
+    Scan(Scan),
+    /// See [`Put`].
+    #[prost(message, tag = "3")]
+    Put(Put),
+    /// See [`ConditionalPut`].
+    #[prost(message, tag = "4")]
+    ConditionalPut(ConditionalPut),
+    /// See [`Delete`].
+    #[prost(message, tag = "5")]
+    Delete(Delete),
+    /// See [`DeleteRange`].
+    #[prost(message, tag = "6")]
+    DeleteRange(DeleteRange),
+    /// See [`Increment`].
+    #[prost(message, tag = "7")]
+    Increment(Increment),
+    /// See [`ClearRange`].
+    #[prost(message, tag = "8")]
+    ClearRange(ClearRange),
+    /// See [`EndTxn`].
+    #[prost(message, tag = "9")]
+    EndTxn(EndTxn),
+    /// See [`Refresh`].
+    #[prost(message, tag = "10")]
+    Refresh(Refresh),
+    /// See [`DropTenant`].
+    #[prost(message, tag = "11")]
+    DropTenant(DropTenant),
+}
+
+impl From<RequestKind> for Request {
+    fn from(kind: RequestKind) -> Self {
+        Request { kind: Some(kind) }
+    }
+}
+
+/// A batch of requests.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct BatchRequest {
+    /// What holds for all of them.
+    #[prost(message, required, tag = "1")]
+    pub header: Header,
+    /// The requests.
+    #[prost(message, repeated, tag = "2")]
+    pub requests: Vec<Request>,
+}
+
+/// A key and its value.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct KeyValue {
+    /// The key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// The value.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: Bytes,
+}
+
+/// What one request returned. Fields that do not belong to the request's kind are empty.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Response {
+    /// `Get`: the value, if the key exists.
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub value: Option<Bytes>,
+    /// `Scan`: what was found, in the order asked.
+    #[prost(message, repeated, tag = "2")]
+    pub rows: Vec<KeyValue>,
+    /// `Scan`, `DeleteRange`: where to go on if a limit ended it early. For a reverse scan the
+    /// remaining span ends where the scan stopped.
+    #[prost(message, optional, tag = "3")]
+    pub resume: Option<Span>,
+    /// `Increment`: the sum.
+    #[prost(sint64, tag = "4")]
+    pub counter: i64,
+    /// `DeleteRange`: how many keys were deleted.
+    #[prost(uint64, tag = "5")]
+    pub deleted: u64,
+}
+
+/// What a batch returned.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct BatchResponse {
+    /// One per request.
+    #[prost(message, repeated, tag = "1")]
+    pub responses: Vec<Response>,
+    /// The snapshot the batch read at, possibly moved forward.
+    #[prost(message, optional, tag = "2")]
+    pub read_timestamp: Option<Timestamp>,
+    /// Where the transaction committed, if the batch committed one or was one of its own.
+    #[prost(message, optional, tag = "3")]
+    pub commit_timestamp: Option<Timestamp>,
+}

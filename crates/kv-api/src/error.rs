@@ -1,0 +1,79 @@
+//! Typed errors of the KV layer.
+//!
+//! Each kind answers three questions: is the result deterministic, may a client see it, and whose
+//! fault is it. Kinds travel on the wire as numbers; a number this version does not know reads as
+//! [`KvErrorKind::Internal`].
+
+use crate::Span;
+use bytes::Bytes;
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum KvErrorKind {
+    /// A defect of ours. SQLSTATE XX000.
+    Internal = 0,
+    /// The identity of the caller may not touch this key. SQLSTATE 42501. Never retried.
+    Unauthorized = 1,
+    /// The request is malformed: an invalid key, a missing field, a value too large. SQLSTATE 22023.
+    InvalidRequest = 2,
+    /// The transaction must start over; running it again will probably succeed. SQLSTATE 40001.
+    Retry = 3,
+    /// The transaction is no longer known: it was ended, or its leaseholder restarted. SQLSTATE 40001.
+    Aborted = 4,
+    /// A cycle of waiting transactions was closed by this request. SQLSTATE 40P01.
+    Deadlock = 5,
+    /// A lock is held by another and the caller would not, or no longer, wait. SQLSTATE 55P03.
+    LockNotAvailable = 6,
+    /// A conditional put found something else. `key` and `actual` say what. SQLSTATE 23505.
+    ConditionFailed = 7,
+    /// The counter left the range of 64 bits. SQLSTATE 2200H.
+    CounterOverflow = 8,
+    /// The outcome of a commit is not known: the connection broke under it. SQLSTATE 40003.
+    Ambiguous = 9,
+    /// No KV node answers. SQLSTATE 08006.
+    Unavailable = 10,
+    /// The KV node's disk is full; nothing was written. SQLSTATE 53100.
+    DiskFull = 11,
+    /// The KV node's disk returned an error or damaged data. SQLSTATE 58030.
+    Storage = 12,
+    /// A bound of the KV node was reached (queue, batch size, locks). SQLSTATE 53000.
+    Overloaded = 13,
+}
+
+/// An error of the KV layer, as sent on the wire.
+#[derive(Clone, PartialEq, prost::Message, thiserror::Error)]
+#[error("{:?}: {message}", self.kind())]
+pub struct KvError {
+    /// What went wrong.
+    #[prost(enumeration = "KvErrorKind", tag = "1")]
+    pub kind: i32,
+    /// One sentence for a person, without secrets or other tenants' keys.
+    #[prost(string, tag = "2")]
+    pub message: String,
+    /// The key concerned, where there is one.
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub key: Option<Bytes>,
+    /// `ConditionFailed`: what the key holds.
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub actual: Option<Bytes>,
+    /// `Retry`: the span that changed.
+    #[prost(message, optional, tag = "5")]
+    pub span: Option<Span>,
+}
+
+impl KvError {
+    /// An error of `kind` with a message.
+    pub fn new(kind: KvErrorKind, message: impl Into<String>) -> Self {
+        KvError { kind: kind as i32, message: message.into(), key: None, actual: None, span: None }
+    }
+
+    /// The same error about a key.
+    pub fn with_key(mut self, key: Bytes) -> Self {
+        self.key = Some(key);
+        self
+    }
+}
+
+/// Result of a KV operation.
+pub type KvResult<T> = Result<T, KvError>;

@@ -1,0 +1,45 @@
+# The commands of this repository. `make demo` and `make test` are all that a fresh machine needs.
+SHELL := /bin/bash
+CARGO ?= cargo
+export CARGO_TERM_COLOR ?= auto
+
+# One profile for everything: RocksDB and DataFusion are compiled once.
+PROFILE := --release
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+DORMOUSE := $(TARGET_DIR)/release/dormouse
+
+.PHONY: help deps build demo test test-rust test-drivers lint fmt check bench
+
+help: ## Lists the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
+
+deps: ## Installs what the build and the tests need, where it is missing
+	@scripts/install-deps
+
+build: deps ## Builds the one binary
+	$(CARGO) build $(PROFILE) --bin dormouse
+
+demo: build ## Builds, starts the whole system and prints how to connect
+	@$(DORMOUSE) demo
+
+test: deps test-rust test-drivers ## Everything a change must pass
+
+test-rust: ## Unit and integration tests, with real processes
+	$(CARGO) test $(PROFILE) --workspace --bins --lib --tests
+
+test-drivers: build ## Real PostgreSQL drivers in five languages
+	@DORMOUSE=$(DORMOUSE) tests/drivers/run
+
+lint: ## Format, lints, documentation links
+	$(CARGO) fmt --check
+	scripts/clippy
+	scripts/check-architecture
+
+fmt: ## Formats
+	$(CARGO) fmt
+
+check: lint ## Format, lints and the tests that link neither RocksDB nor DataFusion
+	$(CARGO) test -p kv-api -p sql-types -p process -p kv-client --lib
+
+bench: build ## Writes docs/benchmarks.md, side by side with PostgreSQL 15
+	@DORMOUSE=$(DORMOUSE) scripts/bench/run

@@ -49,6 +49,6 @@ pub mod timestamp;
 pub mod wire;
 
 pub use batch::{BatchRequest, BatchResponse, Header, LockStrength, Request, Response, TxnMeta};
-pub use error::{KvError, KvErrorKind};
+pub use error::{KvError, KvErrorKind, KvResult};
 pub use key::{Span, TenantId};
 pub use timestamp::Timestamp;

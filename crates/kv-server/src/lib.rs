@@ -1,1 +1,53 @@
-//! Placeholder.
+//! The KV node: serves the keyspace to SQL nodes and the control plane.
+//!
+//! # What it is for
+//!
+//! It takes batches ([`kv_api::batch`]) over mutually authenticated connections, evaluates them with
+//! serializable isolation and keeps what it acknowledges durable in a [`storage::Engine`].
+//!
+//! # How a batch flows
+//!
+//! ```text
+//!  connection ─► authorize ─► validate ─┬─► read (closed timestamp; nothing to wait for) ─► answer
+//!                                       └─► latches ─► evaluate ─┬─► wait for a lock, start over
+//!                                                                └─► command ─► pipeline ─► answer
+//! ```
+//!
+//! * [`authorize`]: whose keys a request may touch; before anything else.
+//! * [`latch`], [`lock_table`], [`shard`]: who may evaluate, who waits for whom, which transactions are
+//!   open. Pure, in memory, bounded by what is going on.
+//! * [`evaluate`], [`read`]: from requests to effects.
+//! * [`pipeline`]: the clock, the order of commits, group commit.
+//! * [`resolve`]: moves intents of finished transactions to the versions.
+//! * [`connection`], [`server`]: frames and sockets.
+//!
+//! # Why it is serializable
+//!
+//! Commit timestamps are handed out in the order commands are applied, and reads happen only at
+//! timestamps below which nothing is in flight, so a snapshot never changes. A commit holds read
+//! latches on everything its transaction read and write latches on all it writes while it checks that
+//! nothing it read changed since its snapshot and takes its timestamp; so its reads and its writes
+//! happen at that timestamp. Locks only make it likely that the check succeeds.
+//!
+//! # One range, one replica
+//!
+//! A [`shard::Shard`] has what a range will have, a [`command::Command`] is what a Raft log entry will
+//! carry, and [`pipeline::Pipeline`] stands where the Raft log will. Splits, leases and replication are
+//! not here.
+
+pub mod authorize;
+pub mod command;
+pub mod config;
+pub mod evaluate;
+pub mod latch;
+pub mod lock_table;
+pub mod metrics;
+pub mod node;
+pub mod pipeline;
+pub mod read;
+pub mod resolve;
+pub mod shard;
+pub mod validate;
+
+pub use config::Limits;
+pub use node::Node;

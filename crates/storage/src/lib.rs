@@ -1,1 +1,52 @@
-//! Placeholder.
+//! Storage: an ordered key-value engine and the multi-version layer on it.
+//!
+//! # What it is for
+//!
+//! The KV node keeps everything durable through the [`Engine`] trait. Two implementations exist:
+//! [`RocksEngine`], and [`MemoryEngine`], which loses unsynced writes when told to crash. On the trait
+//! sit versions ([`mvcc`]), intents ([`intent`]), transaction records ([`txn_record`]) and the identity
+//! of a store ([`ident`]). Nothing here knows of sockets, latches, locks or clocks.
+//!
+//! # Layout
+//!
+//! Keys compare bytewise; there is no comparator callback.
+//!
+//! | space | key | value |
+//! |---|---|---|
+//! | [`Space::Data`] | user key | header, timestamp (12 bytes), payload: the newest version of the key |
+//! | [`Space::History`] | escaped user key, inverted timestamp (12 bytes) | header, payload: an older version |
+//! | [`Space::Locks`] | user key | an [`intent::Intent`] |
+//! | [`Space::Meta`] | `ident`, `clock`, `txn/…` | store identity, clock floor, transaction records |
+//!
+//! The newest version of a key lives apart from the older ones because that is the one nearly every
+//! request wants: a point read, a conflict check or a refresh of one key is one bloom-filtered `get`
+//! instead of an iterator, and a scan meets each key once however often it was overwritten. A write
+//! moves the version it replaces into the history, where versions sort newest first after their key,
+//! so that a read below the newest version is one seek.
+//!
+//! # What it promises
+//!
+//! * A write batch takes effect whole or not at all, also across a crash; with `sync` it is durable
+//!   when the call returns.
+//! * Damaged bytes yield [`StorageError::Corruption`], a full disk [`StorageError::DiskFull`]; nothing
+//!   panics on what a disk returns.
+//! * A store of another format version is refused.
+//!
+//! # Missing
+//!
+//! Garbage collection of old versions.
+
+pub mod engine;
+pub mod error;
+pub mod ident;
+pub mod intent;
+pub mod key;
+pub mod memory;
+pub mod mvcc;
+pub mod rocks;
+pub mod txn_record;
+
+pub use engine::{Bounds, Cursor, Engine, Pinned, Reader, Space, Stats, WriteBatch};
+pub use error::{StorageError, StorageResult};
+pub use memory::MemoryEngine;
+pub use rocks::{RocksConfig, RocksEngine};

@@ -1,0 +1,78 @@
+//! Commands: what evaluation hands to the pipeline.
+//!
+//! A command carries effects, not requests: the engine writes that evaluation came to, and what to do
+//! once they are applied. With replication, a command is what a Raft log entry will hold.
+
+use bytes::Bytes;
+use kv_api::Timestamp;
+use storage::{StorageError, StorageResult, WriteBatch, mvcc};
+
+/// A version to write at the timestamp the command is given.
+#[derive(Debug)]
+pub struct NewVersion {
+    /// The key.
+    pub key: Bytes,
+    /// Its value; `None` for a tombstone.
+    pub value: Option<Bytes>,
+    /// What the data space holds at the key now.
+    pub replaced: Option<Bytes>,
+}
+
+/// What a command does to the engine.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Writes that do not depend on the command's timestamp. They come first.
+    pub raw: WriteBatch,
+    /// Versions at the command's timestamp.
+    pub versions: Vec<NewVersion>,
+    /// The record of a transaction whose intents stay for now, without its timestamp.
+    pub record: Option<storage::intent::CommittedTxn>,
+}
+
+impl Effects {
+    /// Appends the engine writes at `timestamp` to a batch.
+    ///
+    /// # Errors
+    /// Damage in a replaced version.
+    pub fn encode(&self, timestamp: Timestamp, batch: &mut WriteBatch) -> StorageResult<()> {
+        batch.extend(&self.raw);
+        for version in &self.versions {
+            let (value, replaced) = (version.value.as_deref(), version.replaced.as_deref());
+            mvcc::put_version(batch, &version.key, timestamp, value, replaced)?;
+        }
+        if let Some(record) = &self.record {
+            let record = storage::intent::CommittedTxn { timestamp, ..record.clone() };
+            storage::txn_record::put(batch, &record);
+        }
+        Ok(())
+    }
+
+    /// About how many bytes of memory the effects take.
+    pub fn byte_len(&self) -> usize {
+        let version = |version: &NewVersion| {
+            let len = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+            64 + version.key.len() + len(&version.value) + len(&version.replaced)
+        };
+        self.raw.byte_len() + self.versions.iter().map(version).sum::<usize>()
+    }
+}
+
+/// What runs when a command is applied and before any reader may rely on its effects.
+pub type BeforeVisible = Box<dyn FnOnce(Timestamp) + Send>;
+/// What runs when a command is applied, or could not be.
+pub type Done = Box<dyn FnOnce(Result<Timestamp, StorageError>) + Send>;
+
+/// Effects on their way to the engine.
+pub struct Command {
+    /// The engine writes.
+    pub effects: Effects,
+    /// Whether the command takes a place in the order of commits. One that does not has no timestamp
+    /// of its own: intents being flushed or resolved.
+    pub ordered: bool,
+    /// Whether it must be durable when it is done.
+    pub sync: bool,
+    /// See [`BeforeVisible`].
+    pub before_visible: Option<BeforeVisible>,
+    /// See [`Done`].
+    pub done: Done,
+}

@@ -1,0 +1,50 @@
+//! Limits and settings of a KV node.
+
+use std::time::Duration;
+
+/// Bounds on what clients can make the node do. Every queue, buffer and table has one.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Most connections at once.
+    pub max_connections: usize,
+    /// Most requests of one connection that wait at once; at the bound its socket is not read.
+    pub max_waiting_per_connection: usize,
+    /// Most requests in one batch.
+    pub max_requests_per_batch: usize,
+    /// Most refresh spans in one batch.
+    pub max_refresh_spans: usize,
+    /// Where scans end when the client sets no bound, and the largest bound accepted, in bytes.
+    pub max_scan_bytes: u64,
+    /// Most locks a transaction keeps in memory. Beyond it, it takes no more and relies on the
+    /// validation at its commit.
+    pub max_locks_per_txn: usize,
+    /// Most transactions of a tenant with intents at once.
+    pub max_intent_txns_per_tenant: usize,
+    /// Most bytes of commands that wait to be applied.
+    pub max_queued_bytes: usize,
+    /// Most time for a TLS handshake and the first frame.
+    pub handshake_timeout: Duration,
+    /// Most time from the first byte of a frame to its last, for frames up to 1 MiB; larger ones get
+    /// as much again for every further MiB.
+    pub frame_timeout: Duration,
+    /// Most time for the client to take what was written.
+    pub write_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_connections: 10_000,
+            max_waiting_per_connection: 1024,
+            max_requests_per_batch: 200_000,
+            max_refresh_spans: 100_000,
+            max_scan_bytes: 8 << 20,
+            max_locks_per_txn: 50_000,
+            max_intent_txns_per_tenant: 4096,
+            max_queued_bytes: 128 << 20,
+            handshake_timeout: Duration::from_secs(10),
+            frame_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+        }
+    }
+}

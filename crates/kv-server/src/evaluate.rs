@@ -1,0 +1,779 @@
+//! Evaluation: from a batch to its effects.
+//!
+//! It runs without waiting, under the latches its batch took, and reads the engine as it stands. It
+//! changes nothing but the in-memory state of its own transaction. What comes out is an answer,
+//! a command's effects together with the answer, or the reason to stop: an error, a lock to wait for,
+//! or to try again.
+//!
+//! # Rules
+//!
+//! * A transaction's plain reads see its snapshot, its intents and the batch's own earlier writes.
+//! * Locking reads see the newest version. If that is above the snapshot, the snapshot moves up to the
+//!   present, provided nothing that was read before has changed in between.
+//! * Conditional puts and increments look at the newest version, which their latch holds still.
+//! * A commit checks that nothing the transaction read changed since its snapshot. Together with the
+//!   latches this makes its reads and writes happen at its commit timestamp, whatever locks there were.
+//! * A writer never replaces another transaction's intent: it waits for an open transaction, makes a
+//!   version of a committed intent, and removes one that was aborted, in the same command as its write.
+
+use crate::command::{Effects, NewVersion};
+use crate::lock_table::{Acquire, TxnKey};
+use crate::metrics::metrics;
+use crate::node::{Asker, LockWait, Node};
+use crate::read::{Budget, get_value, resume_after, scan_page};
+use crate::shard::{IntentOwner, TxnStatus, aborted};
+use bytes::{Bytes, BytesMut};
+use kv_api::batch::{
+    ConditionalPut, DeleteRange, Get, Header, Increment, KeyValue, Request, RequestKind, Response, Scan,
+    WaitPolicy,
+};
+use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use storage::intent::{CommittedTxn, Intent, IntentView, is_ignored};
+use storage::key::decode_data_value;
+use storage::mvcc::{Overlay, View, clear_range, put_version};
+use storage::{Space, StorageError, WriteBatch};
+use tokio::sync::oneshot;
+
+/// How often a snapshot may move within one evaluation.
+const MAX_MOVES: usize = 64;
+
+/// What a batch that is evaluated comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// Reads of a transaction of which some take locks.
+    Locking,
+    /// Writes of a transaction that stays open: they become intents.
+    Flush,
+    /// The commit of a transaction, with its writes.
+    Commit,
+    /// A batch that is a transaction of its own, or outside any.
+    Lone,
+}
+
+impl WriteKind {
+    /// Whether the batch belongs to a transaction that its header names.
+    pub fn is_transactional(self) -> bool {
+        self != WriteKind::Lone
+    }
+}
+
+/// What an evaluation came to.
+pub enum Outcome {
+    /// Nothing is left to do.
+    Answer(BatchResponse),
+    /// Effects to apply; the answer is due when they are.
+    Submit {
+        /// The effects.
+        effects: Effects,
+        /// The answer, without the commit timestamp.
+        response: BatchResponse,
+        /// Whether this commits a transaction the header names.
+        commits: bool,
+    },
+}
+
+/// Why an evaluation stopped.
+pub enum Stop {
+    /// The batch fails.
+    Failed(KvError),
+    /// A lock must be waited for; then the batch is evaluated anew.
+    Wait(LockWait),
+    /// Something is about to be settled; the batch is evaluated anew.
+    Again,
+}
+
+impl From<KvError> for Stop {
+    fn from(error: KvError) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+impl From<StorageError> for Stop {
+    fn from(error: StorageError) -> Self {
+        tracing::error!("evaluation failed: {error}");
+        Stop::Failed(error.into())
+    }
+}
+
+type Eval<T> = Result<T, Stop>;
+
+/// What is known about a key to be written.
+#[derive(Debug, Default)]
+struct KeyState {
+    /// What the data space holds, after intents of others are settled.
+    replaced: Option<Bytes>,
+    /// The transaction's own earlier intent.
+    own: Option<Intent>,
+    /// The batch's writes so far.
+    writes: Vec<(u32, Option<Bytes>)>,
+}
+
+/// What became of a lock request.
+enum Locked {
+    Yes,
+    Skip,
+}
+
+/// One evaluation of one batch.
+pub struct Evaluation<'a> {
+    node: &'a Arc<Node>,
+    asker: Asker,
+    txn: TxnKey,
+    header: &'a Header,
+    requests: &'a [Request],
+    kind: WriteKind,
+    policy: WaitPolicy,
+    /// The snapshot; moves up when locking reads ask for it.
+    snapshot: Timestamp,
+    intents: IntentView,
+    /// Whether any transaction of the tenant has intents, so that the lock space must be looked at.
+    any_intents: bool,
+    overlay: Overlay,
+    keys: BTreeMap<Bytes, KeyState>,
+    raw: WriteBatch,
+    /// Spans that range deletions read at the snapshot.
+    read_spans: Vec<Span>,
+    budget: Budget,
+    responses: Vec<Response>,
+}
+
+impl<'a> Evaluation<'a> {
+    /// Prepares an evaluation.
+    ///
+    /// # Errors
+    /// If the transaction may not go on, or its snapshot lies in the future.
+    pub fn new(
+        node: &'a Arc<Node>,
+        asker: Asker,
+        txn: TxnKey,
+        batch: &'a BatchRequest,
+        kind: WriteKind,
+    ) -> Result<Self, KvError> {
+        let header = &batch.header;
+        let own = if kind.is_transactional() { node.check_txn(asker, header)? } else { None };
+        let snapshot = match kind {
+            // A batch of its own reads the newest versions, under latches.
+            WriteKind::Lone => Timestamp::MAX,
+            _ => node.snapshot_timestamp(header.read_timestamp)?,
+        };
+        let any_intents = node.shard(asker.tenant).intent_txns(asker.tenant) > 0;
+        Ok(Evaluation {
+            node,
+            asker,
+            txn,
+            header,
+            requests: &batch.requests,
+            kind,
+            policy: WaitPolicy::try_from(header.wait_policy).unwrap_or(WaitPolicy::Block),
+            snapshot,
+            intents: node.intent_view(asker.tenant, own),
+            any_intents,
+            overlay: Overlay::new(),
+            keys: BTreeMap::new(),
+            raw: WriteBatch::new(),
+            read_spans: Vec::new(),
+            budget: Budget::new(0, 0),
+            responses: Vec::new(),
+        })
+    }
+
+    /// Evaluates the batch. `generation` is the state of the transaction's intents that the latches
+    /// were taken for.
+    ///
+    /// # Errors
+    /// See [`Stop`].
+    pub fn run(mut self, generation: u64) -> Eval<Outcome> {
+        let mut moves = 0;
+        while let Some(newer) = self.evaluate()? {
+            moves += 1;
+            if moves > MAX_MOVES {
+                return Err(KvError::new(KvErrorKind::Retry, "the snapshot could not be settled").into());
+            }
+            self.move_snapshot(newer)?;
+        }
+        match self.kind {
+            WriteKind::Locking => Ok(Outcome::Answer(self.response())),
+            WriteKind::Flush => self.flush(),
+            WriteKind::Commit => self.commit(generation),
+            WriteKind::Lone => self.lone(),
+        }
+    }
+
+    /// One pass over the requests. `Some` asks for a snapshot at or above a timestamp, and another pass.
+    fn evaluate(&mut self) -> Eval<Option<Timestamp>> {
+        self.overlay.clear();
+        self.keys.clear();
+        self.raw.clear(0);
+        self.read_spans.clear();
+        self.responses.clear();
+        self.budget = Budget::new(self.header.target_bytes, self.node.limits.max_scan_bytes);
+        for request in self.requests {
+            let response = match &request.kind {
+                Some(RequestKind::Get(get)) => match self.lock_strength(get.lock) {
+                    None => {
+                        self.note_read(Span::point(get.key.clone()));
+                        let mut budget = self.budget;
+                        let response = get_value(self.view(self.snapshot), get, &mut budget)?;
+                        self.budget = budget;
+                        response
+                    }
+                    Some(strength) => match self.locking_get(get, strength)? {
+                        Ok(response) => response,
+                        Err(newer) => return Ok(Some(newer)),
+                    },
+                },
+                Some(RequestKind::Scan(scan)) => match self.lock_strength(scan.lock) {
+                    None => {
+                        self.note_read(Span::new(scan.start.clone(), scan.end.clone()));
+                        self.page(scan)?
+                    }
+                    Some(strength) => match self.locking_scan(scan, strength)? {
+                        Ok(response) => response,
+                        Err(newer) => return Ok(Some(newer)),
+                    },
+                },
+                Some(RequestKind::Put(put)) => {
+                    self.write(&put.key, put.sequence, Some(put.value.clone()))?;
+                    Response::default()
+                }
+                Some(RequestKind::ConditionalPut(put)) => self.conditional_put(put)?,
+                Some(RequestKind::Delete(delete)) => {
+                    self.write(&delete.key, delete.sequence, None)?;
+                    Response::default()
+                }
+                Some(RequestKind::DeleteRange(range)) => self.delete_range(range)?,
+                Some(RequestKind::Increment(increment)) => self.increment(increment)?,
+                Some(RequestKind::ClearRange(range)) => {
+                    clear_range(&mut self.raw, &range.start, &range.end);
+                    Response::default()
+                }
+                Some(RequestKind::DropTenant(drop)) => {
+                    let span = kv_api::TenantId(drop.tenant_id).span();
+                    clear_range(&mut self.raw, &span.start, &span.end);
+                    Response::default()
+                }
+                Some(RequestKind::EndTxn(_) | RequestKind::Refresh(_)) | None => Response::default(),
+            };
+            self.responses.push(response);
+        }
+        Ok(None)
+    }
+
+    /// The lock a read takes; a batch of its own takes none, for nothing would hold it.
+    fn lock_strength(&self, strength: i32) -> Option<LockStrength> {
+        let strength = LockStrength::try_from(strength).unwrap_or(LockStrength::None);
+        (strength != LockStrength::None && self.kind.is_transactional()).then_some(strength)
+    }
+
+    fn view(&self, timestamp: Timestamp) -> View<'_> {
+        View { reader: &*self.node.engine, timestamp, intents: &self.intents, overlay: Some(&self.overlay) }
+    }
+
+    fn page(&mut self, scan: &Scan) -> Eval<Response> {
+        let mut budget = self.budget;
+        let response = scan_page(self.view(self.snapshot), scan, &mut budget)?;
+        self.budget = budget;
+        Ok(response)
+    }
+
+    /// What the batch of a commit reads is checked by the commit itself.
+    fn note_read(&mut self, span: Span) {
+        if self.kind == WriteKind::Commit {
+            self.read_spans.push(span);
+        }
+    }
+
+    fn ignored(&self) -> &'a [kv_api::batch::IgnoredSequences] {
+        self.header.txn.as_ref().map(|meta| &meta.ignored[..]).unwrap_or_default()
+    }
+
+    /// Moves the snapshot to the present, which must be at or above `newer`.
+    fn move_snapshot(&mut self, newer: Timestamp) -> Eval<()> {
+        let first = self.header.read_timestamp;
+        if self.header.fixed_read_timestamp && first.is_some() {
+            return Err(KvError::new(
+                KvErrorKind::Retry,
+                "could not serialize access: a row to be locked was changed after the snapshot was taken",
+            )
+            .into());
+        }
+        let present = self.node.pipeline.read_timestamp();
+        if present < newer {
+            // Seen in the engine an instant before the pipeline says so.
+            return Err(Stop::Again);
+        }
+        if let Some(first) = first {
+            let tracked = self.node.tracked_spans(self.asker, self.header);
+            let spans = self.header.refresh_spans.iter().chain(&tracked);
+            self.node.check_unchanged(self.asker.tenant, spans, first, present)?;
+        }
+        self.snapshot = present;
+        let own = self.intents.own.take();
+        self.intents = self.node.intent_view(self.asker.tenant, None);
+        self.intents.own = own;
+        Ok(())
+    }
+
+    // Locks.
+
+    fn lock(&mut self, key: &Bytes, strength: LockStrength) -> Eval<Locked> {
+        self.hold_open_intent(key)?;
+        let wait = self.policy == WaitPolicy::Block;
+        let mut woken = None;
+        let outcome = {
+            let mut shard = self.node.shard(self.asker.tenant);
+            let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
+            shard.check(self.txn, self.asker.connection, has_intents)?;
+            let full = shard.locks.held_count(self.txn) >= self.node.limits.max_locks_per_txn;
+            if full && shard.locks.is_free(self.txn, key, strength) {
+                return Ok(Locked::Yes);
+            }
+            shard.txn_mut(self.txn, self.asker.connection);
+            let waker = wait.then_some(|| {
+                let (sender, receiver) = oneshot::channel();
+                woken = Some(receiver);
+                sender
+            });
+            shard.locks.acquire(self.txn, key, strength, waker)
+        };
+        self.locked(outcome, key, woken)
+    }
+
+    /// Checks that a key to be written is not locked by another, and waits in its queue if it is. The
+    /// latch protects the write, so no lock is taken when it is free.
+    fn wait_until_free(&mut self, key: &Bytes) -> Eval<()> {
+        self.hold_open_intent(key)?;
+        let mut woken = None;
+        let outcome = {
+            let mut shard = self.node.shard(self.asker.tenant);
+            if shard.locks.is_free(self.txn, key, LockStrength::Exclusive) {
+                return Ok(());
+            }
+            shard.txn_mut(self.txn, self.asker.connection);
+            let waker = (self.policy != WaitPolicy::Error).then_some(|| {
+                let (sender, receiver) = oneshot::channel();
+                woken = Some(receiver);
+                sender
+            });
+            shard.locks.acquire(self.txn, key, LockStrength::Exclusive, waker)
+        };
+        self.locked(outcome, key, woken).map(|_| ())
+    }
+
+    fn locked(&self, outcome: Acquire, key: &Bytes, woken: Option<oneshot::Receiver<()>>) -> Eval<Locked> {
+        match (outcome, woken) {
+            (Acquire::Granted, _) => Ok(Locked::Yes),
+            (Acquire::Waiting(waiter), Some(woken)) => {
+                let wait =
+                    LockWait::new(Arc::clone(self.node), self.asker.tenant, waiter, key.clone(), woken);
+                Err(Stop::Wait(wait))
+            }
+            (Acquire::Deadlock, _) => {
+                metrics().deadlocks.inc();
+                Err(KvError::new(KvErrorKind::Deadlock, "deadlock detected").with_key(key.clone()).into())
+            }
+            (Acquire::Conflict, _) if self.policy == WaitPolicy::Skip => Ok(Locked::Skip),
+            (Acquire::Conflict | Acquire::Waiting(_), _) => {
+                let message = "could not obtain lock on row";
+                Err(KvError::new(KvErrorKind::LockNotAvailable, message).with_key(key.clone()).into())
+            }
+        }
+    }
+
+    /// If the key has an intent of another open transaction, lets that transaction hold its lock, so
+    /// that it can be waited for. Only keys somebody asks for get one; a large transaction's others
+    /// take no memory.
+    fn hold_open_intent(&self, key: &[u8]) -> Eval<()> {
+        if !self.any_intents {
+            return Ok(());
+        }
+        let Some(bytes) = self.node.engine.get(Space::Locks, key)? else { return Ok(()) };
+        let id = Intent::decode_txn(&bytes)?;
+        let tenant = self.asker.tenant;
+        let mut shard = self.node.shard(tenant);
+        if shard.owner(tenant, id, self.txn.id) == IntentOwner::Pending {
+            shard.locks.hold_for_intent(TxnKey { tenant, id }, key);
+        }
+        Ok(())
+    }
+
+    // Locking reads. `Err` inside `Ok` asks for a newer snapshot.
+
+    fn locking_get(&mut self, get: &Get, strength: LockStrength) -> Eval<Result<Response, Timestamp>> {
+        if let Locked::Skip = self.lock(&get.key, strength)? {
+            return Ok(Ok(Response::default()));
+        }
+        self.note_read(Span::point(get.key.clone()));
+        let newest = self.view(Timestamp::MAX).get(&get.key)?;
+        if let Some(version) = &newest
+            && version.timestamp > self.snapshot
+            && version.timestamp != Timestamp::MAX
+        {
+            return Ok(Err(version.timestamp));
+        }
+        let value = newest.and_then(|version| version.value);
+        self.budget.take_value(value.as_ref().map_or(0, Bytes::len))?;
+        Ok(Ok(Response { value, ..Response::default() }))
+    }
+
+    fn locking_scan(&mut self, scan: &Scan, strength: LockStrength) -> Eval<Result<Response, Timestamp>> {
+        // The candidates are read first and locked afterwards, for locking needs the view let go.
+        self.note_read(Span::new(scan.start.clone(), scan.end.clone()));
+        let mut response = Response::default();
+        let mut rest = Scan { lock: LockStrength::None as i32, ..scan.clone() };
+        loop {
+            rest.limit = if scan.limit == 0 { 0 } else { scan.limit - response.rows.len() as u64 };
+            let page = self.page(&rest)?;
+            for row in page.rows {
+                match self.lock_row(row, strength)? {
+                    Ok(Some(row)) => response.rows.push(row),
+                    Ok(None) => {}
+                    Err(newer) => return Ok(Err(newer)),
+                }
+            }
+            let full = scan.limit > 0 && response.rows.len() as u64 >= scan.limit;
+            match page.resume {
+                Some(resume) if full || self.budget.is_spent() => {
+                    response.resume = Some(resume);
+                    return Ok(Ok(response));
+                }
+                // Rows were skipped: the limit is not reached yet.
+                Some(resume) => (rest.start, rest.end) = (resume.start, resume.end),
+                None => return Ok(Ok(response)),
+            }
+        }
+    }
+
+    fn lock_row(
+        &mut self,
+        row: KeyValue,
+        strength: LockStrength,
+    ) -> Eval<Result<Option<KeyValue>, Timestamp>> {
+        // Long-lived state must not keep the page the row lies in.
+        if let Locked::Skip = self.lock(&row.key, strength)? {
+            return Ok(Ok(None));
+        }
+        let newest = self.view(Timestamp::MAX).get(&row.key)?;
+        match newest {
+            Some(version) if version.timestamp > self.snapshot && version.timestamp != Timestamp::MAX => {
+                Ok(Err(version.timestamp))
+            }
+            _ => Ok(Ok(Some(row))),
+        }
+    }
+
+    // Writes.
+
+    /// Makes sure a key may be written and what is there is known.
+    fn load(&mut self, key: &Bytes) -> Eval<()> {
+        if self.keys.contains_key(key) {
+            return Ok(());
+        }
+        self.wait_until_free(key)?;
+        let replaced = self.node.engine.get(Space::Data, key)?.map(|bytes| Bytes::copy_from_slice(&bytes));
+        if let Some(bytes) = &replaced {
+            decode_data_value(bytes)?;
+        }
+        let mut state = KeyState { replaced, ..KeyState::default() };
+        if self.any_intents
+            && let Some(bytes) = self.node.engine.get(Space::Locks, key)?
+        {
+            self.settle_intent(key, &bytes, &mut state)?;
+        }
+        self.keys.insert(key.clone(), state);
+        Ok(())
+    }
+
+    fn settle_intent(&mut self, key: &Bytes, bytes: &[u8], state: &mut KeyState) -> Eval<()> {
+        let intent = Intent::decode(bytes)?;
+        let tenant = self.asker.tenant;
+        let owner = self.node.shard(tenant).owner(tenant, intent.txn, self.txn.id);
+        match owner {
+            IntentOwner::Own => state.own = Some(intent),
+            // It was free an instant ago; wait for it properly.
+            IntentOwner::Pending => return Err(Stop::Again),
+            IntentOwner::Aborted => self.raw.delete(Space::Locks, key),
+            IntentOwner::Committed(committed) => {
+                settle_committed(&mut self.raw, key, &intent, &committed, &mut state.replaced)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, key: &Bytes, sequence: u32, value: Option<Bytes>) -> Eval<()> {
+        self.load(key)?;
+        if !is_ignored(sequence, self.ignored()) {
+            self.overlay.insert(key.clone(), value.clone());
+        }
+        if let Some(state) = self.keys.get_mut(key) {
+            state.writes.push((sequence, value));
+        }
+        Ok(())
+    }
+
+    /// The newest value of a loaded key, the transaction's own writes included.
+    fn newest(&self, key: &Bytes) -> Eval<Option<Bytes>> {
+        let Some(state) = self.keys.get(key) else { return Ok(None) };
+        let ignored = self.ignored();
+        let written = state.writes.iter().rev().find(|(sequence, _)| !is_ignored(*sequence, ignored));
+        let own = state.own.as_ref().and_then(|intent| intent.last_write(ignored));
+        if let Some(value) = written.map(|(_, value)| value).or(own) {
+            return Ok(value.clone());
+        }
+        match &state.replaced {
+            Some(bytes) => {
+                let value = decode_data_value(bytes)?.value;
+                Ok(value.map(|value| bytes.slice_ref(value)))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn conditional_put(&mut self, put: &ConditionalPut) -> Eval<Response> {
+        self.load(&put.key)?;
+        let actual = self.newest(&put.key)?;
+        if actual != put.expected && !is_ignored(put.sequence, self.ignored()) {
+            let mut error =
+                KvError::new(KvErrorKind::ConditionFailed, "the key does not hold what was expected");
+            error.key = Some(put.key.clone());
+            error.actual = actual;
+            return Err(error.into());
+        }
+        self.write(&put.key, put.sequence, Some(put.value.clone()))?;
+        Ok(Response::default())
+    }
+
+    fn increment(&mut self, increment: &Increment) -> Eval<Response> {
+        self.load(&increment.key)?;
+        let current = match self.newest(&increment.key)? {
+            None => 0,
+            Some(bytes) => match <[u8; 8]>::try_from(&bytes[..]) {
+                Ok(bytes) => i64::from_be_bytes(bytes),
+                Err(_) => {
+                    let message = "the key does not hold a counter";
+                    return Err(KvError::new(KvErrorKind::InvalidRequest, message)
+                        .with_key(increment.key.clone())
+                        .into());
+                }
+            },
+        };
+        let Some(counter) = current.checked_add(increment.by) else {
+            let message = "the counter would leave the range of 64 bits";
+            return Err(KvError::new(KvErrorKind::CounterOverflow, message)
+                .with_key(increment.key.clone())
+                .into());
+        };
+        self.write(&increment.key, 0, Some(Bytes::copy_from_slice(&counter.to_be_bytes())))?;
+        Ok(Response { counter, ..Response::default() })
+    }
+
+    fn delete_range(&mut self, range: &DeleteRange) -> Eval<Response> {
+        let mut keys = Vec::new();
+        let mut resume = None;
+        {
+            let mut scanner = self.view(self.snapshot).scan(&range.start, &range.end, false);
+            let mut buffer = BytesMut::new();
+            // What is deleted does not travel; only the bytes of keys count.
+            let mut key_bytes = self.node.limits.max_scan_bytes as usize;
+            while let Some(mark) = scanner.next(&mut buffer)? {
+                let Some(key) = buffer.get(mark.start..mark.middle) else { break };
+                keys.push(Bytes::copy_from_slice(key));
+                key_bytes = key_bytes.saturating_sub(key.len() + 64);
+                buffer.clear();
+                if key_bytes == 0 || (range.limit > 0 && keys.len() as u64 >= range.limit) {
+                    if !scanner.is_exhausted() {
+                        let whole =
+                            Scan { start: range.start.clone(), end: range.end.clone(), ..Scan::default() };
+                        resume = keys.last().and_then(|last| resume_after(&whole, last));
+                    }
+                    break;
+                }
+            }
+        }
+        for key in &keys {
+            self.write(key, range.sequence, None)?;
+        }
+        let end = resume.as_ref().map_or(range.end.clone(), |resume| resume.start.clone());
+        self.read_spans.push(Span::new(range.start.clone(), end));
+        Ok(Response { deleted: keys.len() as u64, resume, ..Response::default() })
+    }
+
+    // Results.
+
+    fn response(&mut self) -> BatchResponse {
+        BatchResponse {
+            responses: std::mem::take(&mut self.responses),
+            read_timestamp: self.kind.is_transactional().then_some(self.snapshot),
+            commit_timestamp: None,
+        }
+    }
+
+    /// Versions for the keys of this batch.
+    fn versions(&mut self) -> Vec<NewVersion> {
+        let ignored = self.ignored();
+        let mut versions = Vec::with_capacity(self.keys.len());
+        for (key, state) in std::mem::take(&mut self.keys) {
+            let own = state.own.as_ref().map(|intent| intent.last_write(ignored).cloned());
+            if own.is_some() {
+                self.raw.delete(Space::Locks, &key);
+            }
+            let written =
+                state.writes.into_iter().rev().find(|(sequence, _)| !is_ignored(*sequence, ignored));
+            let value = match (written, own) {
+                (Some((_, value)), _) | (None, Some(Some(value))) => value,
+                (None, _) => continue,
+            };
+            // Deleting what does not exist leaves no trace.
+            if value.is_none() && state.replaced.is_none() {
+                continue;
+            }
+            versions.push(NewVersion { key, value, replaced: state.replaced });
+        }
+        versions
+    }
+
+    fn lone(mut self) -> Eval<Outcome> {
+        let mut response = self.response();
+        let versions = self.versions();
+        let effects = Effects { raw: std::mem::take(&mut self.raw), versions, record: None };
+        if effects.versions.is_empty() && effects.raw.is_empty() {
+            let present = self.node.pipeline.read_timestamp();
+            response.read_timestamp = Some(present);
+            response.commit_timestamp = Some(present);
+            return Ok(Outcome::Answer(response));
+        }
+        Ok(Outcome::Submit { effects, response, commits: false })
+    }
+
+    fn flush(mut self) -> Eval<Outcome> {
+        let keys = std::mem::take(&mut self.keys);
+        {
+            let mut shard = self.node.shard(self.asker.tenant);
+            let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
+            shard.check(self.txn, self.asker.connection, has_intents)?;
+            let tenant = self.asker.tenant;
+            let first = shard.txn(self.txn).is_none_or(|entry| entry.intents.is_empty()) && !keys.is_empty();
+            if first {
+                if shard.intent_txns(tenant) >= self.node.limits.max_intent_txns_per_tenant {
+                    let message = "too many large transactions at once";
+                    return Err(KvError::new(KvErrorKind::Overloaded, message).into());
+                }
+                shard.add_intent_txn(tenant);
+            }
+            let entry = shard.txn_mut(self.txn, self.asker.connection);
+            keys.keys().for_each(|key| entry.intents.insert(key));
+            entry.tracked.append(&mut self.read_spans);
+        }
+        let response = self.response();
+        for (key, state) in keys {
+            let mut intent = state.own.unwrap_or(Intent { txn: self.txn.id, writes: Vec::new() });
+            intent.writes.extend(state.writes);
+            self.raw.put(Space::Locks, &key, &intent.encode());
+        }
+        if self.raw.is_empty() {
+            return Ok(Outcome::Answer(response));
+        }
+        let effects = Effects { raw: std::mem::take(&mut self.raw), ..Effects::default() };
+        Ok(Outcome::Submit { effects, response, commits: false })
+    }
+
+    fn commit(mut self, generation: u64) -> Eval<Outcome> {
+        let (flushed, tracked) = {
+            let shard = self.node.shard(self.asker.tenant);
+            match shard.txn(self.txn) {
+                Some(entry) => (entry.intents.clone(), entry.tracked.clone()),
+                None => Default::default(),
+            }
+        };
+        if flushed.generation() != generation {
+            return Err(Stop::Again);
+        }
+        let mut response = self.response();
+        let mut record = None;
+        let mut settled = Vec::new();
+        if !flushed.is_empty() {
+            match flushed.exact() {
+                Some(keys) => settled = self.own_versions(&keys)?,
+                None => {
+                    let (id, ignored) = (self.txn.id, self.ignored().to_vec());
+                    record = Some(CommittedTxn { id, timestamp: Timestamp::MIN, ignored });
+                }
+            }
+        }
+        let mut versions = self.versions();
+        versions.append(&mut settled);
+        let effects = Effects { raw: std::mem::take(&mut self.raw), versions, record };
+        if effects.versions.is_empty() && effects.raw.is_empty() && effects.record.is_none() {
+            return self.commit_nothing(response);
+        }
+        // Moving the snapshot checked what lies below it.
+        let spans = self.header.refresh_spans.iter().chain(&tracked).chain(&self.read_spans);
+        self.node.check_unchanged(self.asker.tenant, spans, self.snapshot, Timestamp::MAX)?;
+        let mut shard = self.node.shard(self.asker.tenant);
+        let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
+        shard.check(self.txn, self.asker.connection, has_intents)?;
+        shard.txn_mut(self.txn, self.asker.connection).status = TxnStatus::Committing;
+        response.read_timestamp = Some(self.snapshot);
+        Ok(Outcome::Submit { effects, response, commits: true })
+    }
+
+    /// A transaction that wrote nothing happened at its snapshot.
+    fn commit_nothing(self, mut response: BatchResponse) -> Eval<Outcome> {
+        let mut shard = self.node.shard(self.asker.tenant);
+        if shard.end(self.txn).is_some_and(|entry| !entry.intents.is_empty()) {
+            shard.remove_intent_txn(self.txn);
+        }
+        drop(shard);
+        response.commit_timestamp = Some(self.snapshot);
+        Ok(Outcome::Answer(response))
+    }
+
+    /// Versions for the intents flushed before, except those of keys this batch writes, which
+    /// [`Evaluation::versions`] takes care of.
+    fn own_versions(&mut self, keys: &[Bytes]) -> Eval<Vec<NewVersion>> {
+        let mut versions = Vec::with_capacity(keys.len());
+        for key in keys {
+            if self.keys.contains_key(key) {
+                continue;
+            }
+            let Some(bytes) = self.node.engine.get(Space::Locks, key)? else { continue };
+            let intent = Intent::decode(&bytes)?;
+            if intent.txn != self.txn.id {
+                return Err(aborted("an intent of the transaction is gone").into());
+            }
+            self.raw.delete(Space::Locks, key);
+            if let Some(value) = intent.last_write(self.ignored()) {
+                let replaced =
+                    self.node.engine.get(Space::Data, key)?.map(|bytes| Bytes::copy_from_slice(&bytes));
+                if value.is_some() || replaced.is_some() {
+                    versions.push(NewVersion { key: key.clone(), value: value.clone(), replaced });
+                }
+            }
+        }
+        Ok(versions)
+    }
+}
+
+/// Makes a version of a committed intent, and `replaced` what the data space holds afterwards.
+///
+/// # Errors
+/// Damage in `replaced`.
+pub fn settle_committed(
+    raw: &mut WriteBatch,
+    key: &Bytes,
+    intent: &Intent,
+    committed: &CommittedTxn,
+    replaced: &mut Option<Bytes>,
+) -> Result<(), StorageError> {
+    raw.delete(Space::Locks, key);
+    let Some(value) = intent.last_write(&committed.ignored) else { return Ok(()) };
+    put_version(raw, key, committed.timestamp, value.as_deref(), replaced.as_deref())?;
+    let mut stored = Vec::with_capacity(13 + value.as_ref().map_or(0, Bytes::len));
+    stored.push(storage::key::header(value.is_some()));
+    stored.extend_from_slice(&storage::key::timestamp_bytes(committed.timestamp));
+    stored.extend_from_slice(value.as_deref().unwrap_or_default());
+    *replaced = Some(Bytes::from(stored));
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! The lock table: which transaction holds which key, and who waits for it.
+//!
+//! Locks live in memory only and order contending transactions fairly; commits are validated whether
+//! or not locks were taken, so nothing depends on them for correctness.
+//!
+//! # Rules
+//!
+//! * One queue per key, first come first served. A request waits behind a conflicting holder and
+//!   behind every earlier conflicting waiter; a shared request does not overtake an exclusive one.
+//! * A holder that wants more than it has (an upgrade) goes ahead of those who hold nothing.
+//! * A transaction waits for the conflicting holders of a key and for the conflicting waiters before
+//!   it. A request that would close a cycle of such waits is refused at once; so there never is one.
+//! * Releasing a transaction's locks grants the front of each queue as far as it is compatible.
+//!
+//! Pure: `W` is whatever wakes a waiter.
+
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
+use kv_api::LockStrength;
+use std::collections::VecDeque;
+
+/// Names a transaction within the node: its tenant and the id its coordinator chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TxnKey {
+    /// The tenant whose transaction it is; ids of different tenants never meet.
+    pub tenant: u64,
+    /// Sixteen random bytes.
+    pub id: [u8; 16],
+}
+
+/// Names a wait.
+pub type WaiterId = u64;
+
+/// What became of a lock request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Acquire {
+    /// The lock is held now.
+    Granted,
+    /// The request is in the queue under this name.
+    Waiting(WaiterId),
+    /// Waiting would close a cycle.
+    Deadlock,
+    /// Another holds or awaits the lock, and the request would not wait.
+    Conflict,
+}
+
+/// A wait that ended because the lock was granted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wakeup<W> {
+    /// The transaction that holds the lock now.
+    pub txn: TxnKey,
+    /// What wakes it.
+    pub waker: W,
+}
+
+struct Holder {
+    txn: TxnKey,
+    strength: LockStrength,
+}
+
+struct Waiter<W> {
+    id: WaiterId,
+    txn: TxnKey,
+    strength: LockStrength,
+    waker: W,
+}
+
+struct Lock<W> {
+    holders: Vec<Holder>,
+    queue: VecDeque<Waiter<W>>,
+}
+
+/// The locks of one shard.
+pub struct LockTable<W> {
+    next_waiter: WaiterId,
+    locks: HashMap<Bytes, Lock<W>>,
+    /// The keys each transaction holds.
+    held: HashMap<TxnKey, Vec<Bytes>>,
+    /// Where each waiter waits.
+    waiting: HashMap<WaiterId, (TxnKey, Bytes)>,
+    /// The waits of each transaction.
+    waits_of: HashMap<TxnKey, Vec<WaiterId>>,
+}
+
+impl<W> Default for LockTable<W> {
+    fn default() -> Self {
+        LockTable {
+            next_waiter: 1,
+            locks: HashMap::new(),
+            held: HashMap::new(),
+            waiting: HashMap::new(),
+            waits_of: HashMap::new(),
+        }
+    }
+}
+
+fn conflict(one: LockStrength, other: LockStrength) -> bool {
+    match (one, other) {
+        (LockStrength::None, _) | (_, LockStrength::None) => false,
+        (LockStrength::Shared, LockStrength::Shared) => false,
+        _ => true,
+    }
+}
+
+impl<W> Lock<W> {
+    fn held_by(&self, txn: TxnKey) -> Option<LockStrength> {
+        self.holders.iter().find(|holder| holder.txn == txn).map(|holder| holder.strength)
+    }
+
+    /// Where in the queue a request would stand, and the transactions it would wait for.
+    fn blockers(&self, txn: TxnKey, strength: LockStrength) -> (usize, Vec<TxnKey>) {
+        let upgrade = self.held_by(txn).is_some();
+        // Upgrades stand before everyone who holds nothing, behind earlier upgrades.
+        let place = if upgrade {
+            self.queue.iter().take_while(|waiter| self.held_by(waiter.txn).is_some()).count()
+        } else {
+            self.queue.len()
+        };
+        let holders = self.holders.iter().map(|holder| (holder.txn, holder.strength));
+        let before = self.queue.iter().take(place).map(|waiter| (waiter.txn, waiter.strength));
+        let blockers = holders
+            .chain(before)
+            .filter(|(other, held)| *other != txn && conflict(*held, strength))
+            .map(|(other, _)| other)
+            .collect();
+        (place, blockers)
+    }
+
+    fn grant(&mut self, txn: TxnKey, strength: LockStrength) -> bool {
+        match self.holders.iter_mut().find(|holder| holder.txn == txn) {
+            Some(holder) => {
+                holder.strength = holder.strength.max(strength);
+                false
+            }
+            None => {
+                self.holders.push(Holder { txn, strength });
+                true
+            }
+        }
+    }
+}
+
+impl<W> LockTable<W> {
+    /// The strength a transaction holds on a key.
+    pub fn held(&self, txn: TxnKey, key: &[u8]) -> LockStrength {
+        self.locks.get(key).and_then(|lock| lock.held_by(txn)).unwrap_or(LockStrength::None)
+    }
+
+    /// Whether a transaction could have a lock at once.
+    pub fn is_free(&self, txn: TxnKey, key: &[u8], strength: LockStrength) -> bool {
+        self.locks.get(key).is_none_or(|lock| {
+            lock.held_by(txn).is_some_and(|held| held >= strength)
+                || lock.blockers(txn, strength).1.is_empty()
+        })
+    }
+
+    /// Asks for a lock. `waker` is called if the request must wait; with `None` it does not wait.
+    pub fn acquire<F: FnOnce() -> W>(
+        &mut self,
+        txn: TxnKey,
+        key: &[u8],
+        strength: LockStrength,
+        waker: Option<F>,
+    ) -> Acquire {
+        let Some(lock) = self.locks.get_mut(key) else {
+            let key = Bytes::copy_from_slice(key);
+            let holders = vec![Holder { txn, strength }];
+            self.locks.insert(key.clone(), Lock { holders, queue: VecDeque::new() });
+            self.held.entry(txn).or_default().push(key);
+            return Acquire::Granted;
+        };
+        if lock.held_by(txn).is_some_and(|held| held >= strength) {
+            return Acquire::Granted;
+        }
+        let (place, blockers) = lock.blockers(txn, strength);
+        if blockers.is_empty() {
+            if lock.grant(txn, strength) {
+                self.held.entry(txn).or_default().push(Bytes::copy_from_slice(key));
+            }
+            return Acquire::Granted;
+        }
+        let Some(waker) = waker else { return Acquire::Conflict };
+        if self.reaches(blockers, txn) {
+            return Acquire::Deadlock;
+        }
+        let id = self.next_waiter;
+        self.next_waiter += 1;
+        if let Some(lock) = self.locks.get_mut(key) {
+            lock.queue.insert(place, Waiter { id, txn, strength, waker: waker() });
+        }
+        self.waiting.insert(id, (txn, Bytes::copy_from_slice(key)));
+        self.waits_of.entry(txn).or_default().push(id);
+        Acquire::Waiting(id)
+    }
+
+    /// Whether `target` is among the transactions that `from` wait for, directly or not.
+    fn reaches(&self, from: Vec<TxnKey>, target: TxnKey) -> bool {
+        let mut seen: HashSet<TxnKey> = from.iter().copied().collect();
+        let mut next = from;
+        while let Some(txn) = next.pop() {
+            if txn == target {
+                return true;
+            }
+            for waiter in self.waits_of.get(&txn).into_iter().flatten() {
+                next.extend(self.waited_for(*waiter).into_iter().filter(|other| seen.insert(*other)));
+            }
+        }
+        false
+    }
+
+    /// The transactions a waiter waits for.
+    fn waited_for(&self, waiter: WaiterId) -> Vec<TxnKey> {
+        let Some(lock) = self.waiting.get(&waiter).and_then(|(_, key)| self.locks.get(key)) else {
+            return Vec::new();
+        };
+        let Some(place) = lock.queue.iter().position(|entry| entry.id == waiter) else { return Vec::new() };
+        let Some(own) = lock.queue.get(place) else { return Vec::new() };
+        let holders = lock.holders.iter().map(|holder| (holder.txn, holder.strength));
+        let before = lock.queue.iter().take(place).map(|entry| (entry.txn, entry.strength));
+        holders
+            .chain(before)
+            .filter(|(other, held)| *other != own.txn && conflict(*held, own.strength))
+            .map(|(other, _)| other)
+            .collect()
+    }
+
+    /// Makes `txn` the holder of a key that its durable intent protects, ahead of everyone who waits.
+    pub fn hold_for_intent(&mut self, txn: TxnKey, key: &[u8]) {
+        let fresh = match self.locks.get_mut(key) {
+            Some(lock) => lock.grant(txn, LockStrength::Exclusive),
+            None => {
+                let holders = vec![Holder { txn, strength: LockStrength::Exclusive }];
+                self.locks.insert(Bytes::copy_from_slice(key), Lock { holders, queue: VecDeque::new() });
+                true
+            }
+        };
+        if fresh {
+            self.held.entry(txn).or_default().push(Bytes::copy_from_slice(key));
+        }
+    }
+
+    /// Takes a waiter out of its queue; does nothing if it was granted before.
+    #[must_use]
+    pub fn cancel(&mut self, waiter: WaiterId) -> Vec<Wakeup<W>> {
+        let Some((txn, key)) = self.waiting.remove(&waiter) else { return Vec::new() };
+        self.forget_wait(txn, waiter);
+        if let Some(lock) = self.locks.get_mut(&key) {
+            lock.queue.retain(|entry| entry.id != waiter);
+        }
+        let mut woken = Vec::new();
+        self.grant_front(&key, &mut woken);
+        woken
+    }
+
+    /// Gives up everything a transaction holds. Its own waits end; their wakers are dropped.
+    #[must_use]
+    pub fn release(&mut self, txn: TxnKey) -> Vec<Wakeup<W>> {
+        let mut woken = Vec::new();
+        for waiter in self.waits_of.remove(&txn).unwrap_or_default() {
+            if let Some((_, key)) = self.waiting.remove(&waiter) {
+                if let Some(lock) = self.locks.get_mut(&key) {
+                    lock.queue.retain(|entry| entry.id != waiter);
+                }
+                self.grant_front(&key, &mut woken);
+            }
+        }
+        for key in self.held.remove(&txn).unwrap_or_default() {
+            if let Some(lock) = self.locks.get_mut(&key) {
+                lock.holders.retain(|holder| holder.txn != txn);
+            }
+            self.grant_front(&key, &mut woken);
+        }
+        woken
+    }
+
+    fn forget_wait(&mut self, txn: TxnKey, waiter: WaiterId) {
+        if let Some(waits) = self.waits_of.get_mut(&txn) {
+            waits.retain(|id| *id != waiter);
+            if waits.is_empty() {
+                self.waits_of.remove(&txn);
+            }
+        }
+    }
+
+    fn grant_front(&mut self, key: &Bytes, woken: &mut Vec<Wakeup<W>>) {
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        while let Some(front) = lock.queue.front() {
+            let (txn, strength) = (front.txn, front.strength);
+            let blocked =
+                lock.holders.iter().any(|holder| holder.txn != txn && conflict(holder.strength, strength));
+            if blocked {
+                break;
+            }
+            let Some(waiter) = lock.queue.pop_front() else { break };
+            if lock.grant(txn, strength) {
+                self.held.entry(txn).or_default().push(key.clone());
+            }
+            self.waiting.remove(&waiter.id);
+            if let Some(waits) = self.waits_of.get_mut(&txn) {
+                waits.retain(|id| *id != waiter.id);
+                if waits.is_empty() {
+                    self.waits_of.remove(&txn);
+                }
+            }
+            woken.push(Wakeup { txn, waker: waiter.waker });
+        }
+        if lock.holders.is_empty() && lock.queue.is_empty() {
+            self.locks.remove(key);
+        }
+    }
+
+    /// How many keys a transaction holds.
+    pub fn held_count(&self, txn: TxnKey) -> usize {
+        self.held.get(&txn).map_or(0, Vec::len)
+    }
+
+    /// Number of keys locked or waited for.
+    pub fn len(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// Whether nothing is locked and nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.locks.is_empty() && self.held.is_empty() && self.waiting.is_empty() && self.waits_of.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Counters of a KV node, in the process's default Prometheus registry.
+
+use kv_api::batch::RequestKind;
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector, exponential_buckets,
+};
+use std::sync::OnceLock;
+
+/// Names of the request kinds, in the order of [`kind_index`].
+pub const KINDS: [&str; 12] = [
+    "get",
+    "scan",
+    "put",
+    "conditional_put",
+    "delete",
+    "delete_range",
+    "increment",
+    "clear_range",
+    "end_txn",
+    "refresh",
+    "drop_tenant",
+    "none",
+];
+
+/// Where a request kind stands in [`KINDS`].
+pub fn kind_index(kind: Option<&RequestKind>) -> usize {
+    match kind {
+        Some(RequestKind::Get(_)) => 0,
+        Some(RequestKind::Scan(_)) => 1,
+        Some(RequestKind::Put(_)) => 2,
+        Some(RequestKind::ConditionalPut(_)) => 3,
+        Some(RequestKind::Delete(_)) => 4,
+        Some(RequestKind::DeleteRange(_)) => 5,
+        Some(RequestKind::Increment(_)) => 6,
+        Some(RequestKind::ClearRange(_)) => 7,
+        Some(RequestKind::EndTxn(_)) => 8,
+        Some(RequestKind::Refresh(_)) => 9,
+        Some(RequestKind::DropTenant(_)) => 10,
+        None => 11,
+    }
+}
+
+/// The counters.
+pub struct Metrics {
+    /// Requests by kind, as in [`KINDS`].
+    pub requests: Vec<IntCounter>,
+    /// Requests the authorizer refused, by kind.
+    pub refused: Vec<IntCounter>,
+    /// Connections refused for their identity.
+    pub refused_connections: IntCounter,
+    /// Batches that failed, by kind of error.
+    pub errors: IntCounterVec,
+    /// Seconds from a batch's arrival to its answer.
+    pub latency: Histogram,
+    /// Commands per group commit.
+    pub group_commands: Histogram,
+    /// Requests that waited for a lock.
+    pub lock_waits: IntCounter,
+    /// Requests refused because waiting would close a cycle.
+    pub deadlocks: IntCounter,
+    /// Open connections.
+    pub connections: IntGauge,
+    /// Transactions known to the node.
+    pub transactions: IntGauge,
+}
+
+fn register<C: Collector + Clone + 'static>(collector: C) -> C {
+    // A second node in one process, as tests have, shares the first one's counters.
+    if let Err(error) = prometheus::register(Box::new(collector.clone())) {
+        tracing::debug!("a counter is not exported: {error}");
+    }
+    collector
+}
+
+fn by_kind(name: &str, help: &str) -> Result<Vec<IntCounter>, prometheus::Error> {
+    let family = register(IntCounterVec::new(Opts::new(name, help), &["kind"])?);
+    Ok(KINDS.iter().map(|kind| family.with_label_values(&[kind])).collect())
+}
+
+impl Metrics {
+    fn new() -> Result<Self, prometheus::Error> {
+        let histogram = |name, help, start, factor, count| {
+            let buckets = exponential_buckets(start, factor, count)?;
+            Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets)).map(register)
+        };
+        Ok(Metrics {
+            requests: by_kind("dormouse_kv_requests_total", "Requests by kind")?,
+            refused: by_kind(
+                "dormouse_kv_refused_requests_total",
+                "Requests the tenant authorizer refused, by kind",
+            )?,
+            refused_connections: register(IntCounter::new(
+                "dormouse_kv_refused_connections_total",
+                "Connections refused for their identity",
+            )?),
+            errors: register(IntCounterVec::new(
+                Opts::new("dormouse_kv_errors_total", "Batches that failed, by error"),
+                &["error"],
+            )?),
+            latency: histogram(
+                "dormouse_kv_batch_seconds",
+                "Time from a batch's arrival to its answer",
+                5e-6,
+                2.0,
+                22,
+            )?,
+            group_commands: histogram(
+                "dormouse_kv_group_commands",
+                "Commands per group commit",
+                1.0,
+                2.0,
+                11,
+            )?,
+            lock_waits: register(IntCounter::new(
+                "dormouse_kv_lock_waits_total",
+                "Requests that waited for a lock",
+            )?),
+            deadlocks: register(IntCounter::new(
+                "dormouse_kv_deadlocks_total",
+                "Requests refused as a deadlock",
+            )?),
+            connections: register(IntGauge::new("dormouse_kv_connections", "Open connections")?),
+            transactions: register(IntGauge::new(
+                "dormouse_kv_transactions",
+                "Transactions the node keeps state for",
+            )?),
+        })
+    }
+}
+
+/// The counters of this process.
+///
+/// # Panics
+/// If a name above is not a valid Prometheus name, which the first test to run would show.
+pub fn metrics() -> &'static Metrics {
+    static METRICS: OnceLock<Metrics> = OnceLock::new();
+    METRICS.get_or_init(|| Metrics::new().expect("names of metrics are valid"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_exported() {
+        metrics().requests[0].inc();
+        metrics().group_commands.observe(3.0);
+        let names: Vec<_> = prometheus::gather().iter().map(|family| family.name().to_owned()).collect();
+        for name in
+            ["dormouse_kv_requests_total", "dormouse_kv_group_commands", "dormouse_kv_refused_requests_total"]
+        {
+            assert!(names.iter().any(|found| found == name), "{name} not in {names:?}");
+        }
+    }
+}

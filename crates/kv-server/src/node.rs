@@ -1,0 +1,588 @@
+//! The node: one engine, its pipeline, its shards, and the way of a batch through them.
+//!
+//! # The way of a batch
+//!
+//! [`Node::handle`] authorizes and validates. Plain reads and aborts are answered at once. Everything
+//! else takes its latches, is evaluated (see [`crate::evaluate`]) and either answers, or waits for
+//! a lock and starts over, or hands a command to the pipeline and answers when that is applied. What
+//! must happen when a command is applied, such as releasing latches and locks, happens in the command's
+//! `done` and not in the task that waits for the answer, which may be gone by then.
+
+use crate::authorize::{Caller, authorize};
+use crate::command::Command;
+use crate::config::Limits;
+use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
+use crate::latch::{Access, LatchId};
+use crate::lock_table::{TxnKey, WaiterId};
+use crate::metrics::{kind_index, metrics};
+use crate::pipeline::Pipeline;
+use crate::resolve::ResolveJob;
+use crate::shard::{ConnectionId, Shard, TxnEntry, TxnStatus, aborted};
+use crate::validate::validate;
+use kv_api::batch::{Header, RequestKind, Response};
+use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
+use prost::Message;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use storage::intent::{IntentView, TxnId};
+use storage::{Engine, StorageError, StorageResult, ident};
+use tokio::sync::{mpsc, oneshot};
+
+/// Number of shards; a power of two.
+const SHARDS: usize = 16;
+
+/// Whose batch it is: the tenant it works on and the connection it came on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The tenant.
+    pub tenant: u64,
+    /// The connection.
+    pub connection: ConnectionId,
+}
+
+/// Result of a batch.
+pub type BatchResult = Result<BatchResponse, KvError>;
+
+/// What [`Node::handle`] returns.
+pub enum Answer {
+    /// The answer.
+    Ready(BatchResult),
+    /// The answer will take latches, and perhaps locks or a commit.
+    Later(Pin<Box<dyn Future<Output = BatchResult> + Send>>),
+}
+
+/// A KV node without its sockets.
+pub struct Node {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) limits: Limits,
+    cluster_id: String,
+    shards: Box<[Mutex<Shard>]>,
+    /// How many committed transactions have intents left, in all shards. Readers look at the lock
+    /// space only when there are any, or when they have intents of their own.
+    unresolved: AtomicUsize,
+    next_connection: AtomicU64,
+    resolver: mpsc::UnboundedSender<ResolveJob>,
+}
+
+impl Node {
+    /// Opens the store in `engine`, settles what an earlier run left, and starts the pipeline and, on
+    /// the present tokio runtime, the resolver of intents.
+    ///
+    /// # Errors
+    /// If the store is of another version, damaged, or cannot be written.
+    pub fn start(engine: Arc<dyn Engine>, limits: Limits) -> StorageResult<Arc<Self>> {
+        let cluster_id = ident::open(&*engine, &uuid::Uuid::new_v4().to_string())?;
+        crate::resolve::recover(&*engine)?;
+        let pipeline = Pipeline::start(Arc::clone(&engine), limits.max_queued_bytes)?;
+        let (resolver, jobs) = mpsc::unbounded_channel();
+        let node = Arc::new(Node {
+            engine,
+            pipeline,
+            limits,
+            cluster_id,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            unresolved: AtomicUsize::new(0),
+            next_connection: AtomicU64::new(1),
+            resolver,
+        });
+        tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
+        Ok(node)
+    }
+
+    /// The cluster this store belongs to.
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// A name for a new connection.
+    pub fn new_connection(&self) -> ConnectionId {
+        self.next_connection.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn shard(&self, tenant: u64) -> MutexGuard<'_, Shard> {
+        // Tenant ids are dense, so their low bits spread them evenly.
+        let index = tenant as usize % SHARDS;
+        self.shards[index].lock()
+    }
+
+    /// Whether no shard holds anything: no transaction, latch, lock or intent.
+    pub fn is_idle(&self) -> bool {
+        self.shards.iter().all(|shard| shard.lock().is_idle())
+    }
+
+    /// Takes a batch in.
+    pub fn handle(self: &Arc<Self>, caller: Caller, connection: ConnectionId, batch: BatchRequest) -> Answer {
+        if let Err(error) = authorize(caller, &batch) {
+            refused(caller, &batch, &error);
+            return Answer::Ready(Err(error));
+        }
+        if let Err(error) = validate(&batch, &self.limits) {
+            return Answer::Ready(Err(error));
+        }
+        for request in &batch.requests {
+            if let Some(counter) = metrics().requests.get(kind_index(request.kind.as_ref())) {
+                counter.inc();
+            }
+        }
+        let asker = Asker { tenant: caller.tenant().0, connection };
+        match classify(&batch) {
+            Class::Read => Answer::Ready(self.read(asker, &batch)),
+            Class::Abort => Answer::Ready(self.abort(asker, &batch)),
+            Class::Evaluate(kind) => Answer::Later(Box::pin(Arc::clone(self).execute(asker, batch, kind))),
+        }
+    }
+
+    /// Aborts the open transactions of a connection that is gone.
+    pub fn close_connection(&self, tenant: TenantId, connection: ConnectionId) {
+        let mut jobs = Vec::new();
+        {
+            let mut shard = self.shard(tenant.0);
+            for txn in shard.txns_of(connection) {
+                let entry = shard.end(txn);
+                jobs.extend(entry.and_then(|entry| abort_job(txn, &entry)));
+            }
+        }
+        jobs.into_iter().for_each(|job| self.resolve_later(job));
+    }
+
+    pub(crate) fn resolve_later(&self, job: ResolveJob) {
+        if self.resolver.send(job).is_err() {
+            tracing::debug!("the resolver has ended; intents are settled at the next start");
+        }
+    }
+
+    fn abort(&self, asker: Asker, batch: &BatchRequest) -> BatchResult {
+        let txn = txn_key(asker, &batch.header)?;
+        let job = {
+            let mut shard = self.shard(asker.tenant);
+            match shard.txn(txn) {
+                Some(entry) if entry.status == TxnStatus::Committing => {
+                    return Err(aborted("the transaction is ending"));
+                }
+                Some(entry) if entry.connection != asker.connection => {
+                    return Err(aborted("the transaction belongs to another connection"));
+                }
+                _ => {}
+            }
+            shard.end(txn).and_then(|entry| abort_job(txn, &entry))
+        };
+        job.into_iter().for_each(|job| self.resolve_later(job));
+        Ok(BatchResponse {
+            responses: vec![Response::default(); batch.requests.len()],
+            ..BatchResponse::default()
+        })
+    }
+
+    /// Checks that the transaction of a request may go on, if there is one, and returns it if it has
+    /// intents.
+    pub(crate) fn check_txn<'a>(
+        &self,
+        asker: Asker,
+        header: &'a Header,
+    ) -> Result<Option<(TxnId, &'a Header)>, KvError> {
+        let Some(meta) = &header.txn else { return Ok(None) };
+        let txn = txn_key(asker, header)?;
+        self.shard(asker.tenant).check(txn, asker.connection, meta.has_intents)?;
+        Ok(meta.has_intents.then_some((txn.id, header)))
+    }
+
+    /// The intents a reader of a tenant takes into account.
+    pub(crate) fn intent_view(&self, tenant: u64, own: Option<(TxnId, &Header)>) -> IntentView {
+        let mut view = IntentView::default();
+        if self.unresolved.load(Ordering::SeqCst) > 0 {
+            view = self.shard(tenant).intent_view(tenant);
+        }
+        view.own = own.map(|(id, header)| {
+            (id, header.txn.as_ref().map(|meta| meta.ignored.clone()).unwrap_or_default())
+        });
+        view
+    }
+
+    /// Spans the server noted for the transaction of a request.
+    pub(crate) fn tracked_spans(&self, asker: Asker, header: &Header) -> Vec<Span> {
+        let Ok(txn) = txn_key(asker, header) else { return Vec::new() };
+        self.shard(asker.tenant).txn(txn).map(|entry| entry.tracked.clone()).unwrap_or_default()
+    }
+
+    async fn execute(self: Arc<Self>, asker: Asker, batch: BatchRequest, kind: WriteKind) -> BatchResult {
+        // DropTenant works on the tenant dropped, everything else on the asker's.
+        let tenant = dropped_tenant(&batch).unwrap_or(asker.tenant);
+        let asker = Asker { tenant, ..asker };
+        let mut lone = None;
+        let txn = match &batch.header.txn {
+            Some(_) if kind.is_transactional() => txn_key(asker, &batch.header)?,
+            _ => {
+                let txn = TxnKey { tenant, id: *uuid::Uuid::new_v4().as_bytes() };
+                lone = Some(LoneTxn { node: Arc::clone(&self), txn });
+                txn
+            }
+        };
+        loop {
+            let (spans, generation) = self.latch_spans(asker, txn, &batch, kind)?;
+            let latches = self.latch(tenant, spans).await;
+            let room = match kind {
+                WriteKind::Locking => None,
+                _ => Some(self.pipeline.reserve(batch.encoded_len() * 2).await?),
+            };
+            let outcome = match Evaluation::new(&self, asker, txn, &batch, kind)?.run(generation) {
+                Ok(outcome) => outcome,
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Again) => {
+                    drop(latches);
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Err(Stop::Wait(wait)) => {
+                    drop((latches, room));
+                    wait.granted(batch.header.lock_timeout_ms).await?;
+                    continue;
+                }
+            };
+            return match outcome {
+                Outcome::Answer(response) => Ok(response),
+                Outcome::Submit { effects, mut response, commits } => {
+                    let (sender, receiver) = oneshot::channel();
+                    let record = effects.record.clone();
+                    let ordered = commits || !kind.is_transactional();
+                    let node = Arc::clone(&self);
+                    let registers = record.clone().map(|record| {
+                        let node = Arc::clone(&node);
+                        Box::new(move |timestamp| {
+                            let committed = storage::intent::CommittedTxn { timestamp, ..record };
+                            node.shard(tenant).add_committed(tenant, committed);
+                            node.unresolved.fetch_add(1, Ordering::SeqCst);
+                        }) as crate::command::BeforeVisible
+                    });
+                    let command = Command {
+                        effects,
+                        ordered,
+                        sync: ordered,
+                        before_visible: registers,
+                        done: {
+                            let latches = latches.clone_id();
+                            let node = Arc::clone(&node);
+                            Box::new(move |result| {
+                                if commits {
+                                    node.commit_done(txn, &result, record.is_some());
+                                }
+                                drop((lone, room));
+                                node.unlatch(tenant, latches);
+                                let _ = sender.send(result);
+                            })
+                        },
+                    };
+                    if let Err(error) = self.pipeline.submit(command) {
+                        return Err(error);
+                    }
+                    // From here on `done` gives the latches back.
+                    latches.disarm_after_reads();
+                    let timestamp = match receiver.await {
+                        Ok(Ok(timestamp)) => timestamp,
+                        Ok(Err(error)) => return Err(command_error(error, ordered)),
+                        Err(_) => return Err(ambiguous()),
+                    };
+                    if ordered {
+                        response.commit_timestamp = Some(timestamp);
+                        if !kind.is_transactional() {
+                            response.read_timestamp = Some(timestamp);
+                        }
+                    }
+                    Ok(response)
+                }
+            };
+        }
+    }
+
+    /// What a batch latches, and the state of the transaction's intents that this rests on.
+    fn latch_spans(
+        &self,
+        asker: Asker,
+        txn: TxnKey,
+        batch: &BatchRequest,
+        kind: WriteKind,
+    ) -> Result<(Vec<(Span, Access)>, u64), KvError> {
+        let mut spans = Vec::with_capacity(batch.requests.len() + batch.header.refresh_spans.len());
+        let reads_latch = matches!(kind, WriteKind::Lone | WriteKind::Commit);
+        for request in &batch.requests {
+            match &request.kind {
+                Some(RequestKind::Get(get)) if reads_latch || get.lock != LockStrength::None as i32 => {
+                    spans.push((Span::point(get.key.clone()), Access::Read));
+                }
+                Some(RequestKind::Scan(scan)) if reads_latch => {
+                    spans.push((Span::new(scan.start.clone(), scan.end.clone()), Access::Read));
+                }
+                Some(RequestKind::Put(put)) => spans.push((Span::point(put.key.clone()), Access::Write)),
+                Some(RequestKind::ConditionalPut(put)) => {
+                    spans.push((Span::point(put.key.clone()), Access::Write))
+                }
+                Some(RequestKind::Delete(delete)) => {
+                    spans.push((Span::point(delete.key.clone()), Access::Write))
+                }
+                Some(RequestKind::Increment(increment)) => {
+                    spans.push((Span::point(increment.key.clone()), Access::Write));
+                }
+                Some(RequestKind::DeleteRange(range)) => {
+                    spans.push((Span::new(range.start.clone(), range.end.clone()), Access::Write));
+                }
+                Some(RequestKind::ClearRange(range)) => {
+                    spans.push((Span::new(range.start.clone(), range.end.clone()), Access::Write));
+                }
+                Some(RequestKind::DropTenant(drop)) => {
+                    spans.push((TenantId(drop.tenant_id).span(), Access::Write));
+                }
+                _ => {}
+            }
+        }
+        let mut generation = 0;
+        if kind == WriteKind::Commit {
+            spans.extend(batch.header.refresh_spans.iter().map(|span| (span.clone(), Access::Read)));
+            if let Some(entry) = self.shard(asker.tenant).txn(txn) {
+                generation = entry.intents.generation();
+                spans.extend(entry.tracked.iter().map(|span| (span.clone(), Access::Read)));
+                spans.extend(entry.intents.covering().into_iter().map(|span| (span, Access::Write)));
+            }
+        }
+        Ok((spans, generation))
+    }
+
+    pub(crate) async fn latch(self: &Arc<Self>, tenant: u64, spans: Vec<(Span, Access)>) -> LatchGuard {
+        let mut woken = None;
+        let (id, ready) = self.shard(tenant).latches.acquire(spans, || {
+            let (sender, receiver) = oneshot::channel();
+            woken = Some(receiver);
+            sender
+        });
+        let guard = LatchGuard { node: Arc::clone(self), tenant, id, armed: true };
+        if let (false, Some(woken)) = (ready, woken) {
+            // The sender goes only when the latches do, and the guard holds them.
+            let _ = woken.await;
+        }
+        guard
+    }
+
+    fn unlatch(&self, tenant: u64, id: LatchId) {
+        let woken = self.shard(tenant).latches.release(id);
+        for waker in woken {
+            let _ = waker.send(());
+        }
+    }
+
+    fn commit_done(&self, txn: TxnKey, result: &Result<Timestamp, StorageError>, record: bool) {
+        let job = {
+            let mut shard = self.shard(txn.tenant);
+            match result {
+                Ok(timestamp) => {
+                    let entry = shard.end(txn);
+                    entry.and_then(|entry| {
+                        if entry.intents.is_empty() {
+                            None
+                        } else if record {
+                            Some(ResolveJob::committed(txn, *timestamp, &entry))
+                        } else {
+                            shard.remove_intent_txn(txn);
+                            None
+                        }
+                    })
+                }
+                Err(StorageError::DiskFull(_)) => {
+                    // Nothing was written: the transaction is as it was before.
+                    if let Some(entry) = shard.txn(txn) {
+                        let connection = entry.connection;
+                        shard.txn_mut(txn, connection).status = TxnStatus::Pending;
+                    }
+                    None
+                }
+                Err(_) => {
+                    // The outcome is open until the node restarts; its intents must stay.
+                    shard.end(txn);
+                    None
+                }
+            }
+        };
+        job.into_iter().for_each(|job| self.resolve_later(job));
+    }
+
+    /// Called when no intent of a transaction is left.
+    pub(crate) fn resolved(&self, txn: TxnKey) {
+        if self.shard(txn.tenant).remove_intent_txn(txn) {
+            self.unresolved.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// What is left to do for an aborted transaction.
+fn abort_job(txn: TxnKey, entry: &TxnEntry) -> Option<ResolveJob> {
+    (!entry.intents.is_empty()).then(|| ResolveJob::aborted(txn, entry))
+}
+
+fn command_error(error: StorageError, ordered: bool) -> KvError {
+    match error {
+        StorageError::DiskFull(_) => error.into(),
+        _ if ordered => ambiguous(),
+        _ => error.into(),
+    }
+}
+
+fn ambiguous() -> KvError {
+    KvError::new(KvErrorKind::Ambiguous, "the disk failed while the transaction was committed")
+}
+
+fn refused(caller: Caller, batch: &BatchRequest, error: &KvError) {
+    let first_bad = batch.requests.iter().find(|request| {
+        let alone = BatchRequest { header: Header::default(), requests: vec![(*request).clone()] };
+        authorize(caller, &alone).is_err()
+    });
+    let kind = kind_index(first_bad.or(batch.requests.first()).and_then(|request| request.kind.as_ref()));
+    if let Some(counter) = metrics().refused.get(kind) {
+        counter.inc();
+    }
+    tracing::warn!(?caller, request = crate::metrics::KINDS.get(kind), "request refused: {}", error.message);
+}
+
+/// The key of the transaction of a request.
+pub(crate) fn txn_key(asker: Asker, header: &Header) -> Result<TxnKey, KvError> {
+    let id = header.txn.as_ref().and_then(|meta| TxnId::try_from(&meta.id[..]).ok());
+    match id {
+        Some(id) => Ok(TxnKey { tenant: asker.tenant, id }),
+        None => Err(KvError::new(KvErrorKind::InvalidRequest, "a transaction id has 16 bytes")),
+    }
+}
+
+enum Class {
+    Read,
+    Abort,
+    Evaluate(WriteKind),
+}
+
+fn classify(batch: &BatchRequest) -> Class {
+    let in_txn = batch.header.txn.is_some();
+    let (mut writes, mut locks, mut outside) = (false, false, false);
+    for request in &batch.requests {
+        match &request.kind {
+            Some(RequestKind::Get(get)) => locks |= get.lock != LockStrength::None as i32,
+            Some(RequestKind::Scan(scan)) => locks |= scan.lock != LockStrength::None as i32,
+            Some(RequestKind::EndTxn(end)) => {
+                return if end.commit { Class::Evaluate(WriteKind::Commit) } else { Class::Abort };
+            }
+            Some(RequestKind::Refresh(_)) | None => {}
+            Some(RequestKind::Increment(_) | RequestKind::ClearRange(_) | RequestKind::DropTenant(_)) => {
+                outside = true;
+            }
+            Some(_) => writes = true,
+        }
+    }
+    match (outside, writes, locks, in_txn) {
+        (true, ..) | (_, true, _, false) => Class::Evaluate(WriteKind::Lone),
+        (_, true, _, true) => Class::Evaluate(WriteKind::Flush),
+        (_, false, true, true) => Class::Evaluate(WriteKind::Locking),
+        _ => Class::Read,
+    }
+}
+
+fn dropped_tenant(batch: &BatchRequest) -> Option<u64> {
+    batch.requests.iter().find_map(|request| match &request.kind {
+        Some(RequestKind::DropTenant(drop)) => Some(drop.tenant_id),
+        _ => None,
+    })
+}
+
+/// Latches, given back when dropped.
+pub(crate) struct LatchGuard {
+    node: Arc<Node>,
+    tenant: u64,
+    id: LatchId,
+    armed: bool,
+}
+
+impl LatchGuard {
+    /// The name under which the latches can be given back.
+    pub(crate) fn clone_id(&self) -> LatchId {
+        self.id
+    }
+
+    /// Gives back the read latches and leaves the write latches to whoever has the id.
+    pub(crate) fn disarm_after_reads(mut self) {
+        self.armed = false;
+        let woken = self.node.shard(self.tenant).latches.release_reads(self.id);
+        for waker in woken {
+            let _ = waker.send(());
+        }
+    }
+}
+
+impl Drop for LatchGuard {
+    fn drop(&mut self) {
+        if self.armed {
+            self.node.unlatch(self.tenant, self.id);
+        }
+    }
+}
+
+/// A batch that is a transaction of its own, for as long as it may hold locks.
+struct LoneTxn {
+    node: Arc<Node>,
+    txn: TxnKey,
+}
+
+impl Drop for LoneTxn {
+    fn drop(&mut self) {
+        let mut shard = self.node.shard(self.txn.tenant);
+        if shard.txn(self.txn).is_some() {
+            shard.end(self.txn);
+        }
+    }
+}
+
+/// A place in the queue of a lock, given up when dropped.
+pub(crate) struct LockWait {
+    node: Arc<Node>,
+    tenant: u64,
+    waiter: WaiterId,
+    key: bytes::Bytes,
+    woken: oneshot::Receiver<()>,
+}
+
+impl LockWait {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        tenant: u64,
+        waiter: WaiterId,
+        key: bytes::Bytes,
+        woken: oneshot::Receiver<()>,
+    ) -> Self {
+        metrics().lock_waits.inc();
+        LockWait { node, tenant, waiter, key, woken }
+    }
+
+    async fn granted(mut self, timeout_ms: u32) -> Result<(), KvError> {
+        let woken = &mut self.woken;
+        let outcome = if timeout_ms == 0 {
+            woken.await
+        } else {
+            match tokio::time::timeout(Duration::from_millis(u64::from(timeout_ms)), woken).await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    let message = "canceling statement due to lock timeout";
+                    return Err(
+                        KvError::new(KvErrorKind::LockNotAvailable, message).with_key(self.key.clone())
+                    );
+                }
+            }
+        };
+        outcome.map_err(|_| aborted("the transaction ended while it waited for a lock"))
+    }
+}
+
+impl Drop for LockWait {
+    fn drop(&mut self) {
+        let woken = self.node.shard(self.tenant).locks.cancel(self.waiter);
+        for wakeup in woken {
+            let _ = wakeup.waker.send(());
+        }
+    }
+}

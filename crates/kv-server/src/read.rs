@@ -1,0 +1,204 @@
+//! Reads that take no lock: evaluated at once, on the connection's own task.
+//!
+//! They read at a closed timestamp, so there is nothing to wait for and nothing to latch.
+
+use crate::node::{Asker, Node};
+use crate::shard::key_after;
+use bytes::BytesMut;
+use kv_api::batch::{Get, KeyValue, RequestKind, Response, Scan};
+use kv_api::wire::MAX_FRAME_LEN;
+use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, Span, Timestamp};
+use storage::mvcc::{self, View};
+
+/// Room a frame needs besides values.
+const FRAME_OVERHEAD: usize = 4 << 20;
+/// What a row costs in memory besides its bytes.
+const ROW_OVERHEAD: u64 = 64;
+
+/// What a batch may still return.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Bytes of keys and values scans may still return.
+    scan_bytes: u64,
+    /// Bytes the server spends on scans at most, with what rows cost besides.
+    server_bytes: u64,
+    /// Bytes that still fit into the frame of the answer.
+    frame_bytes: usize,
+}
+
+impl Budget {
+    /// The budget of a batch that asks for `target_bytes` (0: as much as the server allows).
+    pub fn new(target_bytes: u64, max_scan_bytes: u64) -> Self {
+        let scan_bytes = if target_bytes == 0 { max_scan_bytes } else { target_bytes.min(max_scan_bytes) };
+        Budget { scan_bytes, server_bytes: max_scan_bytes * 2, frame_bytes: MAX_FRAME_LEN - FRAME_OVERHEAD }
+    }
+
+    /// Whether scans are to stop.
+    pub fn is_spent(&self) -> bool {
+        self.scan_bytes == 0 || self.server_bytes == 0
+    }
+
+    /// Counts a row of a scan.
+    ///
+    /// # Errors
+    /// See [`Budget::take_value`].
+    pub fn take_row(&mut self, bytes: usize) -> Result<(), KvError> {
+        self.scan_bytes = self.scan_bytes.saturating_sub(bytes as u64);
+        self.server_bytes = self.server_bytes.saturating_sub(bytes as u64 + ROW_OVERHEAD);
+        self.take_value(bytes)
+    }
+
+    /// Counts a value.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::Overloaded`] if the answer would not fit into a frame.
+    pub fn take_value(&mut self, bytes: usize) -> Result<(), KvError> {
+        match self.frame_bytes.checked_sub(bytes) {
+            Some(left) => {
+                self.frame_bytes = left;
+                Ok(())
+            }
+            None => Err(KvError::new(
+                KvErrorKind::Overloaded,
+                "the answer to this batch is too large; ask for less",
+            )),
+        }
+    }
+}
+
+impl Node {
+    /// Answers a batch of plain reads, or a refresh.
+    ///
+    /// # Errors
+    /// See [`KvErrorKind`].
+    pub fn read(&self, asker: Asker, batch: &BatchRequest) -> Result<BatchResponse, KvError> {
+        let header = &batch.header;
+        let own = self.check_txn(asker, header)?;
+        let timestamp = self.snapshot_timestamp(header.read_timestamp)?;
+        if let Some(RequestKind::Refresh(_)) =
+            batch.requests.first().and_then(|request| request.kind.as_ref())
+        {
+            return self.refresh(asker, batch, timestamp);
+        }
+        let intents = self.intent_view(asker.tenant, own);
+        let view = View { reader: &*self.engine, timestamp, intents: &intents, overlay: None };
+        let mut budget = Budget::new(header.target_bytes, self.limits.max_scan_bytes);
+        let mut responses = Vec::with_capacity(batch.requests.len());
+        for request in &batch.requests {
+            responses.push(match &request.kind {
+                Some(RequestKind::Get(get)) => get_value(view, get, &mut budget)?,
+                Some(RequestKind::Scan(scan)) => scan_page(view, scan, &mut budget)?,
+                _ => return Err(KvError::new(KvErrorKind::Internal, "not a read")),
+            });
+        }
+        Ok(BatchResponse { responses, read_timestamp: Some(timestamp), commit_timestamp: None })
+    }
+
+    fn refresh(&self, asker: Asker, batch: &BatchRequest, from: Timestamp) -> Result<BatchResponse, KvError> {
+        if batch.header.fixed_read_timestamp {
+            return Err(KvError::new(KvErrorKind::Retry, "the snapshot of the transaction cannot move"));
+        }
+        let to = self.pipeline.read_timestamp();
+        let tracked = self.tracked_spans(asker, &batch.header);
+        self.check_unchanged(asker.tenant, batch.header.refresh_spans.iter().chain(&tracked), from, to)?;
+        Ok(BatchResponse {
+            responses: vec![Response::default()],
+            read_timestamp: Some(to),
+            commit_timestamp: None,
+        })
+    }
+
+    /// Checks that nothing in `spans` was committed in `(from, to]`. The caller's own intents do not
+    /// count, for they are not committed.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::Retry`] with the span that changed.
+    pub fn check_unchanged<'a>(
+        &self,
+        tenant: u64,
+        spans: impl Iterator<Item = &'a Span>,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<(), KvError> {
+        let intents = self.intent_view(tenant, None);
+        for span in spans {
+            if let Some(key) = mvcc::changed(&*self.engine, span, from, to, &intents)? {
+                let mut error = KvError::new(
+                    KvErrorKind::Retry,
+                    "could not serialize access: data this transaction read was changed by another",
+                );
+                error.key = Some(key);
+                error.span = Some(span.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The timestamp to read at: the one given, if it was handed out before, or the present.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::InvalidRequest`] for a timestamp from the future.
+    pub fn snapshot_timestamp(&self, given: Option<Timestamp>) -> Result<Timestamp, KvError> {
+        match given {
+            None => Ok(self.pipeline.read_timestamp()),
+            Some(given) if given <= self.pipeline.closed() => Ok(given),
+            Some(_) => {
+                Err(KvError::new(KvErrorKind::InvalidRequest, "the read timestamp lies in the future"))
+            }
+        }
+    }
+}
+
+/// Evaluates a point read.
+///
+/// # Errors
+/// Storage errors, and see [`Budget`].
+pub fn get_value(view: View<'_>, get: &Get, budget: &mut Budget) -> Result<Response, KvError> {
+    let value = view.get(&get.key)?.and_then(|version| version.value);
+    budget.take_value(value.as_ref().map_or(0, |value| value.len()))?;
+    Ok(Response { value, ..Response::default() })
+}
+
+/// Evaluates one page of a scan.
+///
+/// # Errors
+/// Storage errors, and see [`Budget`].
+pub fn scan_page(view: View<'_>, scan: &Scan, budget: &mut Budget) -> Result<Response, KvError> {
+    if budget.is_spent() {
+        let resume = Some(Span::new(scan.start.clone(), scan.end.clone()));
+        return Ok(Response { resume, ..Response::default() });
+    }
+    let mut scanner = view.scan(&scan.start, &scan.end, scan.reverse);
+    let mut buffer = BytesMut::new();
+    let mut marks = Vec::new();
+    let mut ended_early = false;
+    while let Some(mark) = scanner.next(&mut buffer)? {
+        marks.push(mark);
+        budget.take_row(mark.end - mark.start)?;
+        if budget.is_spent() || (scan.limit > 0 && marks.len() as u64 >= scan.limit) {
+            ended_early = !scanner.is_exhausted();
+            break;
+        }
+    }
+    let buffer = buffer.freeze();
+    let rows: Vec<KeyValue> = marks
+        .iter()
+        .map(|mark| KeyValue {
+            key: buffer.slice(mark.start..mark.middle),
+            value: buffer.slice(mark.middle..mark.end),
+        })
+        .collect();
+    let resume = rows.last().filter(|_| ended_early).and_then(|last| resume_after(scan, &last.key));
+    Ok(Response { rows, resume, ..Response::default() })
+}
+
+/// What is left of a scan that returned `last`.
+pub fn resume_after(scan: &Scan, last: &[u8]) -> Option<Span> {
+    let span = if scan.reverse {
+        Span::new(scan.start.clone(), bytes::Bytes::copy_from_slice(last))
+    } else {
+        Span::new(key_after(last), scan.end.clone())
+    };
+    (span.start < span.end).then_some(span)
+}

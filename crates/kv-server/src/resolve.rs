@@ -1,0 +1,220 @@
+//! Settling intents: of transactions too large to be settled in the command that ends them, and of
+//! those an earlier run of the node left.
+//!
+//! The intents of a committed transaction become versions at its commit timestamp, those of an aborted
+//! one are removed; a few hundred at a time, each time under write latches, so that no writer evaluates
+//! against half of it. The transaction record goes last.
+
+use crate::command::{Command, Effects};
+use crate::evaluate::settle_committed;
+use crate::latch::Access;
+use crate::lock_table::TxnKey;
+use crate::node::Node;
+use crate::shard::{TxnEntry, key_after};
+use bytes::Bytes;
+use kv_api::{Span, Timestamp};
+use std::sync::{Arc, Weak};
+use storage::intent::{CommittedTxn, Intent};
+use storage::{Bounds, Engine, Space, StorageError, StorageResult, WriteBatch, txn_record};
+use tokio::sync::{mpsc, oneshot};
+
+/// Most intents settled at a time.
+const BATCH_LEN: usize = 512;
+/// Most bytes of intents settled at a time, by which large values are bounded.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// A transaction whose intents are to be settled.
+#[derive(Debug)]
+pub struct ResolveJob {
+    txn: TxnKey,
+    /// Absent for an aborted transaction.
+    committed: Option<Timestamp>,
+    spans: Vec<Span>,
+}
+
+impl ResolveJob {
+    /// The intents of a transaction that committed.
+    pub fn committed(txn: TxnKey, timestamp: Timestamp, entry: &TxnEntry) -> Self {
+        ResolveJob { txn, committed: Some(timestamp), spans: entry.intents.covering() }
+    }
+
+    /// The intents of a transaction that aborted.
+    pub fn aborted(txn: TxnKey, entry: &TxnEntry) -> Self {
+        ResolveJob { txn, committed: None, spans: entry.intents.covering() }
+    }
+}
+
+/// Settles transactions as they come, until the node is gone.
+pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>) {
+    while let Some(job) = jobs.recv().await {
+        let Some(node) = node.upgrade() else { return };
+        if let Err(error) = settle(&node, &job).await {
+            // What is left is settled when the node starts again; until then it stays visible, or
+            // invisible, through the transaction's entry.
+            tracing::warn!("intents could not be settled: {error}");
+        } else {
+            node.resolved(job.txn);
+        }
+    }
+}
+
+async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), String> {
+    let committed = job.committed.and_then(|timestamp| {
+        let shard = node.shard(job.txn.tenant);
+        shard
+            .committed(job.txn.tenant)
+            .into_iter()
+            .find(|txn| txn.id == job.txn.id && txn.timestamp == timestamp)
+    });
+    for span in &job.spans {
+        let end = if span.is_point() { key_after(&span.start) } else { span.end.clone() };
+        let mut start = span.start.clone();
+        while let Some(page) =
+            next_page(&*node.engine, &start, &end, job).map_err(|error| error.to_string())?
+        {
+            let latched = Span::new(page.first.clone(), key_after(&page.last));
+            let latches = node.latch(job.txn.tenant, vec![(latched, Access::Write)]).await;
+            let raw = settle_page(&*node.engine, &page.first, &page.last, job.txn.id, committed.as_ref())
+                .map_err(|error| error.to_string())?;
+            submit(node, raw).await?;
+            drop(latches);
+            start = key_after(&page.last);
+        }
+    }
+    if job.committed.is_some() {
+        let mut raw = WriteBatch::new();
+        txn_record::delete(&mut raw, &job.txn.id);
+        submit(node, raw).await?;
+    }
+    Ok(())
+}
+
+async fn submit(node: &Arc<Node>, raw: WriteBatch) -> Result<(), String> {
+    let _room = node.pipeline.reserve(raw.byte_len()).await.map_err(|error| error.to_string())?;
+    let (sender, receiver) = oneshot::channel();
+    let command = Command {
+        effects: Effects { raw, ..Effects::default() },
+        ordered: false,
+        sync: false,
+        before_visible: None,
+        done: Box::new(move |result| {
+            let _ = sender.send(result);
+        }),
+    };
+    node.pipeline.submit(command).map_err(|error| error.to_string())?;
+    match receiver.await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("the pipeline ended".to_owned()),
+    }
+}
+
+struct Page {
+    first: Bytes,
+    last: Bytes,
+}
+
+/// The next keys with intents of the transaction, as many as are settled at a time.
+fn next_page(engine: &dyn Engine, start: &[u8], end: &[u8], job: &ResolveJob) -> StorageResult<Option<Page>> {
+    let mut cursor = engine.cursor(Space::Locks, Bounds::new(start, end));
+    cursor.seek_to_first();
+    let mut page: Option<Page> = None;
+    let (mut count, mut bytes) = (0, 0);
+    while let Some((key, value)) = cursor.item() {
+        if Intent::decode_txn(value)? == job.txn.id {
+            let key = Bytes::copy_from_slice(key);
+            bytes += key.len() + value.len();
+            count += 1;
+            match &mut page {
+                Some(page) => page.last = key,
+                None => page = Some(Page { first: key.clone(), last: key }),
+            }
+        }
+        if count >= BATCH_LEN || bytes >= BATCH_BYTES {
+            break;
+        }
+        cursor.next();
+    }
+    cursor.status()?;
+    Ok(page)
+}
+
+/// The engine writes that settle the intents of `id` from `first` to `last`, under latches.
+fn settle_page(
+    engine: &dyn Engine,
+    first: &[u8],
+    last: &[u8],
+    id: storage::intent::TxnId,
+    committed: Option<&CommittedTxn>,
+) -> StorageResult<WriteBatch> {
+    let mut raw = WriteBatch::new();
+    let end = key_after(last);
+    let mut cursor = engine.cursor(Space::Locks, Bounds::new(first, &end));
+    cursor.seek_to_first();
+    while let Some((key, value)) = cursor.item() {
+        if Intent::decode_txn(value)? == id {
+            settle_one(engine, &Bytes::copy_from_slice(key), value, committed, &mut raw)?;
+        }
+        cursor.next();
+    }
+    cursor.status()?;
+    Ok(raw)
+}
+
+fn settle_one(
+    engine: &dyn Engine,
+    key: &Bytes,
+    intent: &[u8],
+    committed: Option<&CommittedTxn>,
+    raw: &mut WriteBatch,
+) -> Result<(), StorageError> {
+    match committed {
+        Some(committed) => {
+            let intent = Intent::decode(intent)?;
+            let mut replaced = engine.get(Space::Data, key)?.map(|bytes| Bytes::copy_from_slice(&bytes));
+            settle_committed(raw, key, &intent, committed, &mut replaced)
+        }
+        None => {
+            raw.delete(Space::Locks, key);
+            Ok(())
+        }
+    }
+}
+
+/// Settles every intent in a store that nobody uses yet: with a record it becomes a version, without
+/// one it is removed, for its transaction died with the process that served it.
+///
+/// # Errors
+/// I/O errors and damage.
+pub fn recover(engine: &dyn Engine) -> StorageResult<()> {
+    let records = txn_record::all(engine)?;
+    let mut raw = WriteBatch::new();
+    let (mut versions, mut removed) = (0_u64, 0_u64);
+    let mut cursor = engine.cursor(Space::Locks, Bounds::all());
+    cursor.seek_to_first();
+    while let Some((key, value)) = cursor.item() {
+        let id = Intent::decode_txn(value)?;
+        let committed = records.iter().find(|record| record.id == id);
+        if committed.is_some() {
+            versions += 1
+        } else {
+            removed += 1
+        }
+        settle_one(engine, &Bytes::copy_from_slice(key), value, committed, &mut raw)?;
+        if raw.byte_len() > BATCH_BYTES {
+            engine.write(&raw, false)?;
+            raw.clear(BATCH_BYTES);
+        }
+        cursor.next();
+    }
+    cursor.status()?;
+    drop(cursor);
+    for record in &records {
+        txn_record::delete(&mut raw, &record.id);
+    }
+    if versions + removed + records.len() as u64 > 0 {
+        engine.write(&raw, true)?;
+        tracing::info!(versions, removed, transactions = records.len(), "settled intents of an earlier run");
+    }
+    Ok(())
+}

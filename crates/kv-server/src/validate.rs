@@ -1,0 +1,215 @@
+//! Whether a batch is well-formed and within limits, once it is known whose it is.
+
+use crate::config::Limits;
+use kv_api::batch::{RequestKind, WaitPolicy};
+use kv_api::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
+use kv_api::{BatchRequest, KvError, KvErrorKind, LockStrength};
+
+/// Checks a batch.
+///
+/// # Errors
+/// [`KvErrorKind::InvalidRequest`] that says what is wrong.
+pub fn validate(batch: &BatchRequest, limits: &Limits) -> Result<(), KvError> {
+    let header = &batch.header;
+    if batch.requests.is_empty() {
+        return Err(invalid("a batch holds at least one request"));
+    }
+    if batch.requests.len() > limits.max_requests_per_batch {
+        return Err(invalid(format!("a batch holds at most {} requests", limits.max_requests_per_batch)));
+    }
+    if header.refresh_spans.len() > limits.max_refresh_spans {
+        return Err(invalid(format!("a batch holds at most {} refresh spans", limits.max_refresh_spans)));
+    }
+    if let Some(txn) = &header.txn {
+        if txn.id.len() != 16 {
+            return Err(invalid("a transaction id has 16 bytes"));
+        }
+        if txn.ignored.iter().any(|range| range.from >= range.to) {
+            return Err(invalid("an ignored range of sequence numbers is empty"));
+        }
+    }
+    if WaitPolicy::try_from(header.wait_policy).is_err() {
+        return Err(invalid("unknown wait policy"));
+    }
+    for span in &header.refresh_spans {
+        key(&span.start)?;
+        if !span.is_point() {
+            range(&span.start, &span.end)?;
+        }
+    }
+    if !header.refresh_spans.is_empty() && header.read_timestamp.is_none() {
+        return Err(invalid("refresh spans need a read timestamp"));
+    }
+    batch.requests.iter().try_for_each(|request| match &request.kind {
+        Some(kind) => request_kind(kind),
+        None => Err(invalid("a request of the batch has no kind this version knows")),
+    })?;
+    combination(batch)
+}
+
+fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
+    match kind {
+        RequestKind::Get(request) => key(&request.key).and_then(|()| lock(request.lock)),
+        RequestKind::Scan(request) => range(&request.start, &request.end).and_then(|()| lock(request.lock)),
+        RequestKind::Put(request) => key(&request.key).and_then(|()| value(&request.value)),
+        RequestKind::ConditionalPut(request) => key(&request.key).and_then(|()| value(&request.value)),
+        RequestKind::Delete(request) => key(&request.key),
+        RequestKind::DeleteRange(request) => range(&request.start, &request.end),
+        RequestKind::Increment(request) => key(&request.key),
+        RequestKind::ClearRange(request) => range(&request.start, &request.end),
+        RequestKind::EndTxn(_) | RequestKind::Refresh(_) | RequestKind::DropTenant(_) => Ok(()),
+    }
+}
+
+/// Which kinds may stand together.
+fn combination(batch: &BatchRequest) -> Result<(), KvError> {
+    let kinds = || batch.requests.iter().filter_map(|request| request.kind.as_ref());
+    let outside = kinds()
+        .filter(|kind| {
+            matches!(
+                kind,
+                RequestKind::Increment(_) | RequestKind::ClearRange(_) | RequestKind::DropTenant(_)
+            )
+        })
+        .count();
+    if outside > 0 && outside < batch.requests.len() {
+        return Err(invalid("requests outside transactions do not share a batch with others"));
+    }
+    let ends = kinds().filter(|kind| matches!(kind, RequestKind::EndTxn(_))).count();
+    if ends > 0 {
+        let last = matches!(kinds().last(), Some(RequestKind::EndTxn(_)));
+        if ends > 1 || !last {
+            return Err(invalid("the end of a transaction is the last request of its batch"));
+        }
+        if batch.header.txn.is_none() {
+            return Err(invalid("the end of a transaction names the transaction"));
+        }
+    }
+    if kinds().any(|kind| matches!(kind, RequestKind::Refresh(_)))
+        && (batch.requests.len() > 1 || batch.header.read_timestamp.is_none())
+    {
+        return Err(invalid("a refresh stands alone and has a read timestamp"));
+    }
+    Ok(())
+}
+
+fn key(key: &[u8]) -> Result<(), KvError> {
+    match key.len() {
+        0 => Err(invalid("a key is empty")),
+        len if len > MAX_KEY_LEN => {
+            Err(invalid(format!("a key of {len} bytes exceeds the limit of {MAX_KEY_LEN}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn value(value: &[u8]) -> Result<(), KvError> {
+    if value.len() > MAX_VALUE_LEN {
+        return Err(invalid(format!(
+            "a value of {} bytes exceeds the limit of {MAX_VALUE_LEN}",
+            value.len()
+        )));
+    }
+    Ok(())
+}
+
+fn range(start: &[u8], end: &[u8]) -> Result<(), KvError> {
+    key(start)?;
+    key(end)?;
+    if start >= end { Err(invalid("a span ends before it starts")) } else { Ok(()) }
+}
+
+fn lock(strength: i32) -> Result<(), KvError> {
+    LockStrength::try_from(strength).map(drop).map_err(|_| invalid("unknown lock strength"))
+}
+
+fn invalid(message: impl Into<String>) -> KvError {
+    KvError::new(KvErrorKind::InvalidRequest, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use kv_api::batch::*;
+    use kv_api::{Span, Timestamp};
+
+    fn batch(kinds: Vec<RequestKind>) -> BatchRequest {
+        BatchRequest { header: Header::default(), requests: kinds.into_iter().map(Request::from).collect() }
+    }
+
+    fn check(batch: &BatchRequest) -> Result<(), String> {
+        validate(batch, &Limits::default()).map_err(|error| {
+            assert_eq!(error.kind(), KvErrorKind::InvalidRequest);
+            error.message
+        })
+    }
+
+    fn get(len: usize) -> RequestKind {
+        RequestKind::Get(Get { key: Bytes::from(vec![1; len]), lock: 0 })
+    }
+
+    fn scan(start: &'static [u8], end: &'static [u8]) -> RequestKind {
+        let (start, end) = (Bytes::from_static(start), Bytes::from_static(end));
+        RequestKind::Scan(Scan { start, end, reverse: false, limit: 0, lock: 0 })
+    }
+
+    #[test]
+    fn limits_hold() {
+        assert!(check(&batch(vec![get(1), get(MAX_KEY_LEN), scan(b"a", b"b")])).is_ok());
+        for bad in [
+            vec![],
+            vec![get(0)],
+            vec![get(MAX_KEY_LEN + 1)],
+            vec![scan(b"b", b"a")],
+            vec![scan(b"a", b"a")],
+            vec![scan(b"a", b"")],
+            vec![scan(b"", b"a")],
+        ] {
+            assert!(check(&batch(bad)).is_err());
+        }
+        let value = Bytes::from(vec![0; MAX_VALUE_LEN + 1]);
+        let put = RequestKind::Put(Put { key: Bytes::from_static(b"k"), value, sequence: 1 });
+        assert!(check(&batch(vec![put])).is_err());
+        let limits = Limits { max_requests_per_batch: 2, max_refresh_spans: 1, ..Limits::default() };
+        assert!(validate(&batch(vec![get(1), get(1), get(1)]), &limits).is_err());
+        let mut spans = batch(vec![get(1)]);
+        spans.header.read_timestamp = Some(Timestamp::new(1, 0));
+        spans.header.refresh_spans = vec![Span::point(Bytes::from_static(b"a")); 2];
+        assert!(validate(&spans, &limits).is_err());
+        spans.header.refresh_spans.pop();
+        assert!(validate(&spans, &limits).is_ok());
+        spans.header.read_timestamp = None;
+        assert!(validate(&spans, &limits).is_err());
+    }
+
+    #[test]
+    fn unknown_numbers_are_refused() {
+        let unknown = BatchRequest { header: Header::default(), requests: vec![Request { kind: None }] };
+        assert!(check(&unknown).is_err());
+        assert!(
+            check(&batch(vec![RequestKind::Get(Get { key: Bytes::from_static(b"k"), lock: 9 })])).is_err()
+        );
+        let mut policy = batch(vec![get(1)]);
+        policy.header.wait_policy = 17;
+        assert!(check(&policy).is_err());
+        let mut txn = batch(vec![get(1)]);
+        txn.header.txn = Some(TxnMeta { id: Bytes::from_static(b"short"), ..TxnMeta::default() });
+        assert!(check(&txn).is_err());
+    }
+
+    #[test]
+    fn kinds_that_exclude_each_other_are_refused() {
+        let end = || RequestKind::EndTxn(EndTxn { commit: true });
+        let increment = || RequestKind::Increment(Increment { key: Bytes::from_static(b"k"), by: 1 });
+        assert!(check(&batch(vec![increment(), increment()])).is_ok());
+        assert!(check(&batch(vec![increment(), get(1)])).is_err());
+        assert!(check(&batch(vec![end()])).is_err(), "no transaction named");
+        let mut commit = batch(vec![get(1), end()]);
+        commit.header.txn = Some(TxnMeta { id: Bytes::from(vec![1; 16]), ..TxnMeta::default() });
+        assert!(check(&commit).is_ok());
+        commit.requests.reverse();
+        assert!(check(&commit).is_err());
+        assert!(check(&batch(vec![RequestKind::Refresh(Refresh {})])).is_err(), "no read timestamp");
+    }
+}

@@ -1,0 +1,295 @@
+//! The [`Engine`] trait: what the multi-version layer asks of an ordered key-value store.
+//!
+//! Every implementation passes the conformance suite in `tests/it`.
+
+use crate::error::StorageResult;
+use bytes::Bytes;
+use std::ops::Deref;
+
+/// A separately ordered part of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Space {
+    /// Newest versions.
+    Data = 0,
+    /// Older versions.
+    History = 1,
+    /// Durable intents.
+    Locks = 2,
+    /// Transaction records and the store's own keys.
+    Meta = 3,
+}
+
+impl Space {
+    /// All spaces.
+    pub const ALL: [Space; 4] = [Space::Data, Space::History, Space::Locks, Space::Meta];
+
+    /// The name of the column family.
+    pub fn name(self) -> &'static str {
+        match self {
+            Space::Data => "data",
+            Space::History => "history",
+            Space::Locks => "locks",
+            Space::Meta => "meta",
+        }
+    }
+}
+
+/// A value that may still lie in the engine's own memory.
+pub enum Pinned<'a> {
+    /// In RocksDB's block cache or memtable.
+    Rocks(rocksdb::DBPinnableSlice<'a>),
+    /// Shared bytes.
+    Shared(Bytes),
+}
+
+impl Deref for Pinned<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Pinned::Rocks(slice) => slice,
+            Pinned::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// The keys a cursor may visit: from `lower` (included) to `upper` (excluded, if there is one).
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds<'a> {
+    /// First key.
+    pub lower: &'a [u8],
+    /// First key after the last.
+    pub upper: Option<&'a [u8]>,
+}
+
+impl<'a> Bounds<'a> {
+    /// From `lower` to before `upper`.
+    pub fn new(lower: &'a [u8], upper: &'a [u8]) -> Self {
+        Bounds { lower, upper: Some(upper) }
+    }
+
+    /// The whole space.
+    pub fn all() -> Self {
+        Bounds { lower: &[], upper: None }
+    }
+}
+
+/// A position in an ordered space. It sees the space as it was when the cursor was made.
+///
+/// A cursor starts nowhere; after a `seek` it is at a key or, when [`Cursor::item`] is `None`, past
+/// the end of its bounds or broken, which [`Cursor::status`] tells apart.
+pub trait Cursor {
+    /// Goes to the first key at or after `key`.
+    fn seek(&mut self, key: &[u8]);
+    /// Goes to the last key at or before `key`.
+    fn seek_for_prev(&mut self, key: &[u8]);
+    /// Goes to the first key of the bounds.
+    fn seek_to_first(&mut self);
+    /// Goes to the last key of the bounds.
+    fn seek_to_last(&mut self);
+    /// Goes one key forward. Does nothing when not at a key.
+    fn next(&mut self);
+    /// Goes one key back. Does nothing when not at a key.
+    fn prev(&mut self);
+    /// The key and value here.
+    fn item(&self) -> Option<(&[u8], &[u8])>;
+    /// The error that ended the iteration, if one did.
+    ///
+    /// # Errors
+    /// What the engine met while it moved.
+    fn status(&self) -> StorageResult<()>;
+}
+
+/// Point reads and cursors, on an engine or on a snapshot of it.
+pub trait Reader {
+    /// The value at a key.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    fn get(&self, space: Space, key: &[u8]) -> StorageResult<Option<Pinned<'_>>>;
+
+    /// A cursor within `bounds`.
+    fn cursor(&self, space: Space, bounds: Bounds<'_>) -> Box<dyn Cursor + '_>;
+}
+
+/// An ordered key-value store with atomic batches.
+pub trait Engine: Reader + Send + Sync + 'static {
+    /// Applies a batch as a unit. With `sync` it and everything before it is durable on return.
+    ///
+    /// # Errors
+    /// [`crate::StorageError::DiskFull`] if no space is left; then nothing took effect.
+    fn write(&self, batch: &WriteBatch, sync: bool) -> StorageResult<()>;
+
+    /// A view that later writes do not change.
+    fn snapshot(&self) -> Box<dyn Reader + '_>;
+
+    /// Makes everything durable and, where that exists, writes memory out to sorted files.
+    ///
+    /// # Errors
+    /// I/O errors.
+    fn flush(&self) -> StorageResult<()>;
+
+    /// How the engine is doing.
+    fn stats(&self) -> Stats;
+}
+
+/// What an engine tells about itself. Figures that do not exist are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of sorted files.
+    pub disk_bytes: u64,
+    /// Bytes of memtables.
+    pub memtable_bytes: u64,
+    /// Bytes in the block cache.
+    pub cache_bytes: u64,
+    /// Memory of open table readers outside the block cache.
+    pub table_reader_bytes: u64,
+    /// Bytes compaction has yet to rewrite.
+    pub pending_compaction_bytes: u64,
+    /// Files in level 0, all spaces.
+    pub level0_files: u64,
+    /// Errors met by background work so far.
+    pub background_errors: u64,
+}
+
+/// What one operation of a batch does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op<'a> {
+    /// Sets a key.
+    Put {
+        /// Where.
+        space: Space,
+        /// The key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// Removes a key.
+    Delete {
+        /// Where.
+        space: Space,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Removes the keys from `start` to before `end`.
+    DeleteRange {
+        /// Where.
+        space: Space,
+        /// First key.
+        start: &'a [u8],
+        /// First key after the last.
+        end: &'a [u8],
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum OpKind {
+    Put,
+    Delete,
+    DeleteRange,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpMark {
+    kind: OpKind,
+    space: Space,
+    /// Where the key begins in the buffer.
+    start: usize,
+    /// Where the key ends and the value begins.
+    middle: usize,
+    /// Where the value ends.
+    end: usize,
+}
+
+/// Operations to apply as a unit, in order. One buffer holds all keys and values, so a batch that is
+/// cleared and filled again allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct WriteBatch {
+    bytes: Vec<u8>,
+    ops: Vec<OpMark>,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a key.
+    pub fn put(&mut self, space: Space, key: &[u8], value: &[u8]) {
+        self.put_parts(space, &[key], &[value]);
+    }
+
+    /// Sets a key; key and value are given in pieces, which saves the caller joining them.
+    pub fn put_parts(&mut self, space: Space, key: &[&[u8]], value: &[&[u8]]) {
+        self.push(OpKind::Put, space, key, value);
+    }
+
+    /// Removes a key.
+    pub fn delete(&mut self, space: Space, key: &[u8]) {
+        self.push(OpKind::Delete, space, &[key], &[]);
+    }
+
+    /// Removes the keys from `start` to before `end`; nothing if `start >= end`.
+    pub fn delete_range(&mut self, space: Space, start: &[u8], end: &[u8]) {
+        if start < end {
+            self.push(OpKind::DeleteRange, space, &[start], &[end]);
+        }
+    }
+
+    fn push(&mut self, kind: OpKind, space: Space, key: &[&[u8]], value: &[&[u8]]) {
+        let start = self.bytes.len();
+        key.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        let middle = self.bytes.len();
+        value.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.ops.push(OpMark { kind, space, start, middle, end: self.bytes.len() });
+    }
+
+    /// Appends the operations of another batch.
+    pub fn extend(&mut self, other: &WriteBatch) {
+        let shift = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.ops.extend(other.ops.iter().map(|op| OpMark {
+            start: op.start + shift,
+            middle: op.middle + shift,
+            end: op.end + shift,
+            ..*op
+        }));
+    }
+
+    /// The operations in order.
+    pub fn iter(&self) -> impl Iterator<Item = Op<'_>> {
+        self.ops.iter().map(|op| {
+            let (key, value) = (&self.bytes[op.start..op.middle], &self.bytes[op.middle..op.end]);
+            match op.kind {
+                OpKind::Put => Op::Put { space: op.space, key, value },
+                OpKind::Delete => Op::Delete { space: op.space, key },
+                OpKind::DeleteRange => Op::DeleteRange { space: op.space, start: key, end: value },
+            }
+        })
+    }
+
+    /// Number of operations.
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Bytes of keys and values.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Empties the batch; keeps its memory up to `keep` bytes.
+    pub fn clear(&mut self, keep: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(keep);
+        self.ops.clear();
+        self.ops.shrink_to(keep / size_of::<OpMark>());
+    }
+}

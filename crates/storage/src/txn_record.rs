@@ -1,0 +1,106 @@
+//! Transaction records: how a transaction with more intents than fit into one command commits.
+//!
+//! A record exists from the moment the commit is durable until the last intent has become a version.
+//! An intent without a record, after a restart, is of a transaction that did not commit.
+
+use crate::engine::{Bounds, Reader, Space, WriteBatch};
+use crate::error::{StorageError, StorageResult};
+use crate::intent::{CommittedTxn, TxnId};
+use crate::key::{TIMESTAMP_LEN, timestamp_bytes, timestamp_from};
+use kv_api::batch::IgnoredSequences;
+
+const PREFIX: &[u8] = b"txn/";
+const PREFIX_END: &[u8] = b"txn0";
+const FORMAT: u8 = 1;
+
+fn key(id: &TxnId) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..4].copy_from_slice(PREFIX);
+    key[4..].copy_from_slice(id);
+    key
+}
+
+/// Adds the record of a commit to a batch.
+pub fn put(batch: &mut WriteBatch, txn: &CommittedTxn) {
+    let mut value = vec![FORMAT];
+    value.extend_from_slice(&timestamp_bytes(txn.timestamp));
+    for range in &txn.ignored {
+        value.extend_from_slice(&range.from.to_be_bytes());
+        value.extend_from_slice(&range.to.to_be_bytes());
+    }
+    batch.put(Space::Meta, &key(&txn.id), &value);
+}
+
+/// Removes a record, once no intent of the transaction is left.
+pub fn delete(batch: &mut WriteBatch, id: &TxnId) {
+    batch.delete(Space::Meta, &key(id));
+}
+
+/// All records.
+///
+/// # Errors
+/// I/O errors and damage.
+pub fn all(reader: &(impl Reader + ?Sized)) -> StorageResult<Vec<CommittedTxn>> {
+    let mut cursor = reader.cursor(Space::Meta, Bounds::new(PREFIX, PREFIX_END));
+    cursor.seek_to_first();
+    let mut records = Vec::new();
+    while let Some((key, value)) = cursor.item() {
+        records.push(decode(key, value)?);
+        cursor.next();
+    }
+    cursor.status()?;
+    Ok(records)
+}
+
+fn decode(key: &[u8], value: &[u8]) -> StorageResult<CommittedTxn> {
+    let damaged = || StorageError::corruption("a transaction record has an unknown format");
+    let id: TxnId = key.get(PREFIX.len()..).and_then(|id| id.try_into().ok()).ok_or_else(damaged)?;
+    let rest = value.strip_prefix(&[FORMAT]).ok_or_else(damaged)?;
+    let (timestamp, mut rest) = rest.split_first_chunk::<TIMESTAMP_LEN>().ok_or_else(damaged)?;
+    let mut ignored = Vec::new();
+    while let Some((from, after)) = rest.split_first_chunk::<4>() {
+        let (to, after) = after.split_first_chunk::<4>().ok_or_else(damaged)?;
+        ignored.push(IgnoredSequences { from: u32::from_be_bytes(*from), to: u32::from_be_bytes(*to) });
+        rest = after;
+    }
+    if rest.is_empty() {
+        Ok(CommittedTxn { id, timestamp: timestamp_from(*timestamp), ignored })
+    } else {
+        Err(damaged())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, MemoryEngine};
+    use kv_api::Timestamp;
+
+    #[test]
+    fn records_are_listed_until_deleted() {
+        let engine = MemoryEngine::new();
+        let record = |byte, ignored: &[(u32, u32)]| CommittedTxn {
+            id: [byte; 16],
+            timestamp: Timestamp::new(u64::from(byte), 3),
+            ignored: ignored.iter().map(|(from, to)| IgnoredSequences { from: *from, to: *to }).collect(),
+        };
+        let (one, two) = (record(0, &[]), record(255, &[(1, 4), (9, 12)]));
+        let mut batch = WriteBatch::new();
+        put(&mut batch, &one);
+        put(&mut batch, &two);
+        engine.write(&batch, true).expect("write");
+        assert_eq!(all(&engine), Ok(vec![one.clone(), two.clone()]));
+        batch.clear(0);
+        delete(&mut batch, &one.id);
+        engine.write(&batch, true).expect("write");
+        assert_eq!(all(&engine), Ok(vec![two]));
+    }
+
+    #[test]
+    fn damage_is_found() {
+        assert!(decode(b"txn/short", &[1; 13]).is_err());
+        assert!(decode(&key(&[1; 16]), &[1; 12]).is_err());
+        assert!(decode(&key(&[1; 16]), &[1; 15]).is_err());
+        assert!(decode(&key(&[1; 16]), &[2; 13]).is_err());
+    }
+}

@@ -1,1 +1,43 @@
-//! Placeholder.
+//! SQL values: their types, their text and binary forms, their order, arithmetic and functions.
+//!
+//! # What it is for
+//!
+//! Everything PostgreSQL defines about single values lives here, once, so that the row engine, the
+//! analytical engine, the wire protocol and the storage format agree on it. The crate does no I/O,
+//! reads no clock and knows no tables: what depends on the session (time zone, present time) comes
+//! in as an argument ([`functions::EvalContext`]), what depends on the catalog comes in as a trait
+//! ([`functions::CatalogFunctions`]).
+//!
+//! # The parts
+//!
+//! * [`types`]: [`Type`], a PostgreSQL type by its OID, and what is known of it.
+//! * [`datum`]: [`Datum`], one value.
+//! * [`error`]: [`SqlError`], what a user sees when a statement fails.
+//! * [`numeric`]: arbitrary-precision decimals.
+//! * [`datetime`]: calendar, time zones, date and time arithmetic, parsing and formatting.
+//! * [`json`]: the JSON parser and printer behind json and jsonb.
+//! * [`array`]: array values and their text form.
+//! * [`text`] and [`binary`]: the two wire formats of every type.
+//! * [`compare`]: order, equality and hashes.
+//! * [`encoding`]: keys whose bytes order as the values do, and compact row values.
+//! * [`cast`]: which type turns into which, and how.
+//! * [`functions`]: functions, operators, aggregates, window functions, and overload resolution.
+
+pub mod array;
+pub mod binary;
+pub mod cast;
+pub mod compare;
+pub mod context;
+pub mod datetime;
+pub mod datum;
+pub mod encoding;
+pub mod error;
+pub mod functions;
+pub mod json;
+pub mod numeric;
+pub mod text;
+pub mod types;
+
+pub use datum::{ArrayValue, Datum, Interval, RecordField, RecordValue, Row};
+pub use error::{SqlError, SqlResult, SqlState};
+pub use types::{ColumnType, Oid, Type};

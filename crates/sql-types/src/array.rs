@@ -1,0 +1,1 @@
+//! Array values and their text form.

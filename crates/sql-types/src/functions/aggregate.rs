@@ -1,0 +1,3 @@
+//! Aggregates.
+use super::AggregateFunction;
+pub(super) static TABLES: &[&[AggregateFunction]] = &[];

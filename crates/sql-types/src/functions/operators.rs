@@ -1,0 +1,3 @@
+//! Operators.
+use super::Function;
+pub(super) static TABLES: &[&[Function]] = &[];

@@ -1,0 +1,3 @@
+//! Scalar functions.
+use super::Function;
+pub(super) static TABLES: &[&[Function]] = &[];

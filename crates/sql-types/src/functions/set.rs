@@ -1,0 +1,3 @@
+//! Set-returning functions.
+use super::SetFunction;
+pub(super) static TABLES: &[&[SetFunction]] = &[];

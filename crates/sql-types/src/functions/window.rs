@@ -1,0 +1,3 @@
+//! Window functions.
+use super::WindowFunction;
+pub(super) static TABLE: &[WindowFunction] = &[];

@@ -1,0 +1,1 @@
+//! The JSON parser and printer behind json and jsonb.

@@ -1,1 +1,12 @@
-//! Placeholder.
+//! SQL: parse, bind, plan, execute, catalog, schema change. No sockets, no clock of its own.
+
+pub mod bind;
+pub mod catalog;
+pub mod copy;
+pub mod dml;
+pub mod exec;
+pub mod explain;
+pub mod optimize;
+pub mod parse;
+pub mod plan;
+pub mod table;

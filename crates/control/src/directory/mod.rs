@@ -1,0 +1,259 @@
+//! The directory of tenants: who exists.
+//!
+//! Records live in the system tenant's keyspace ([`KvStore`]); a bounded number of those used last is
+//! remembered here, so that waking a tenant costs one read at most. This process is the only writer, so
+//! what is remembered is true until it is changed here.
+//!
+//! Creating, changing and dropping are transactions: a restart at any moment finds a tenant wholly there
+//! or not at all. Dropping is two steps, since removing the data takes time: the tenant leaves the
+//! directory and enters the list of the dropped in one transaction; then its data is removed, and it
+//! leaves the list. [`Directory::unfinished_drops`] tells a restarted control what is left to do.
+
+mod kv;
+#[cfg(test)]
+pub(crate) mod memory;
+
+pub use kv::KvStore;
+
+use crate::name::{NameError, TenantName};
+use crate::password;
+use crate::record::{CATALOG_VERSION, OWNER_ROLE, TenantRecord, TenantSettings};
+use async_trait::async_trait;
+use lru::LruCache;
+use parking_lot::Mutex;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// Records remembered: well under a megabyte.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// Why the directory could not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DirectoryError {
+    /// The name is not one. Fault of the caller.
+    #[error("{0}")]
+    Name(#[from] NameError),
+    /// There is a tenant of this name.
+    #[error("tenant \"{0}\" already exists")]
+    Exists(String),
+    /// There is no tenant of this name.
+    #[error("tenant \"{0}\" does not exist")]
+    Unknown(String),
+    /// The store does not answer now; it may later.
+    #[error("the tenant directory cannot be reached: {0}")]
+    Unavailable(String),
+    /// The store has no room. Nothing was changed.
+    #[error("the tenant directory cannot be written: {0}")]
+    Full(String),
+    /// The store holds what it should not, or failed in another way.
+    #[error("the tenant directory failed: {0}")]
+    Failed(String),
+}
+
+/// Where records are kept. Methods fail with `Unavailable`, `Full` or `Failed`.
+#[async_trait]
+pub trait TenantStore: Send + Sync {
+    /// A number that no tenant has had.
+    async fn next_id(&self) -> Result<u64, DirectoryError>;
+    /// Adds a record; `false` if its name is taken.
+    async fn insert(&self, record: &TenantRecord) -> Result<bool, DirectoryError>;
+    /// Changes the settings of a tenant; `None` if there is none of this name.
+    async fn update(&self, name: &str, settings: TenantSettings) -> Result<Option<TenantRecord>, DirectoryError>;
+    /// Takes a tenant out and notes that its data is to be removed; `None` if there is none.
+    async fn remove(&self, name: &str) -> Result<Option<TenantRecord>, DirectoryError>;
+    /// The record of a name.
+    async fn by_name(&self, name: &str) -> Result<Option<TenantRecord>, DirectoryError>;
+    /// The record of a number.
+    async fn by_id(&self, id: u64) -> Result<Option<TenantRecord>, DirectoryError>;
+    /// At most `limit` records in the order of their names, beginning after the name `after`.
+    async fn list(&self, after: &str, limit: usize) -> Result<Vec<TenantRecord>, DirectoryError>;
+    /// Numbers of the tenants whose data is still to be removed.
+    async fn dropped(&self) -> Result<Vec<u64>, DirectoryError>;
+    /// Removes the data of a dropped tenant.
+    async fn remove_data(&self, id: u64) -> Result<(), DirectoryError>;
+}
+
+/// A tenant that was just created, with the only copy of its password.
+pub struct Created {
+    /// What is kept.
+    pub record: Arc<TenantRecord>,
+    /// The owner's password.
+    pub password: String,
+}
+
+/// The directory.
+pub struct Directory {
+    store: Box<dyn TenantStore>,
+    remembered: Mutex<LruCache<Box<str>, Arc<TenantRecord>>>,
+}
+
+impl Directory {
+    /// A directory that remembers nothing yet.
+    pub fn new(store: Box<dyn TenantStore>) -> Self {
+        Self { store, remembered: Mutex::new(LruCache::new(REMEMBERED)) }
+    }
+
+    /// Creates a tenant.
+    ///
+    /// # Errors
+    /// `Name`, `Exists`, or the store's.
+    pub async fn create(
+        &self,
+        name: &str,
+        settings: TenantSettings,
+        created_unix_s: u64,
+    ) -> Result<Created, DirectoryError> {
+        let name = TenantName::parse(name)?;
+        // Asked first so that a failing `create` in a loop uses up no numbers.
+        if self.store.by_name(name.as_str()).await?.is_some() {
+            return Err(DirectoryError::Exists(name.to_string()));
+        }
+        let password = password::random_password();
+        let record = TenantRecord {
+            id: self.store.next_id().await?,
+            name: name.to_string(),
+            created_unix_s,
+            catalog_version: CATALOG_VERSION,
+            owner_role: OWNER_ROLE.into(),
+            owner_verifier: password::verifier(&password),
+            settings,
+        };
+        if !self.store.insert(&record).await? {
+            return Err(DirectoryError::Exists(record.name));
+        }
+        Ok(Created { record: self.remember(record), password })
+    }
+
+    /// The tenant of a name.
+    ///
+    /// # Errors
+    /// `Unknown`, or the store's.
+    pub async fn get(&self, name: &str) -> Result<Arc<TenantRecord>, DirectoryError> {
+        if let Some(record) = self.remembered.lock().get(name) {
+            return Ok(Arc::clone(record));
+        }
+        let unknown = || DirectoryError::Unknown(name.to_owned());
+        TenantName::parse(name).map_err(|_| unknown())?;
+        let record = self.store.by_name(name).await?.ok_or_else(unknown)?;
+        Ok(self.remember(record))
+    }
+
+    /// The tenant of a number, if there is one.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn by_id(&self, id: u64) -> Result<Option<Arc<TenantRecord>>, DirectoryError> {
+        Ok(self.store.by_id(id).await?.map(Arc::new))
+    }
+
+    /// Changes a tenant's settings.
+    ///
+    /// # Errors
+    /// `Unknown`, or the store's.
+    pub async fn set(&self, name: &str, settings: TenantSettings) -> Result<Arc<TenantRecord>, DirectoryError> {
+        let updated = self.store.update(name, settings).await;
+        // Whether a failed change took effect may be unknown; the next reader asks.
+        self.remembered.lock().pop(name);
+        let record = updated?.ok_or_else(|| DirectoryError::Unknown(name.to_owned()))?;
+        Ok(self.remember(record))
+    }
+
+    /// Takes a tenant out of the directory. Its data is still to be removed.
+    ///
+    /// # Errors
+    /// `Unknown`, or the store's.
+    pub async fn remove(&self, name: &str) -> Result<TenantRecord, DirectoryError> {
+        let removed = self.store.remove(name).await;
+        self.remembered.lock().pop(name);
+        removed?.ok_or_else(|| DirectoryError::Unknown(name.to_owned()))
+    }
+
+    /// At most `limit` tenants in the order of their names, beginning after the name `after`.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list(&self, after: &str, limit: usize) -> Result<Vec<TenantRecord>, DirectoryError> {
+        self.store.list(after, limit).await
+    }
+
+    /// Tenants that were dropped and whose data is still there.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn unfinished_drops(&self) -> Result<Vec<u64>, DirectoryError> {
+        self.store.dropped().await
+    }
+
+    /// Removes the data of a dropped tenant. No process may serve it any more.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn remove_data(&self, id: u64) -> Result<(), DirectoryError> {
+        self.store.remove_data(id).await
+    }
+
+    fn remember(&self, record: TenantRecord) -> Arc<TenantRecord> {
+        let record = Arc::new(record);
+        self.remembered.lock().put(record.name.as_str().into(), Arc::clone(&record));
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::memory::MemoryStore;
+    use super::*;
+
+    fn directory() -> Directory {
+        Directory::new(Box::new(MemoryStore::default()))
+    }
+
+    #[tokio::test]
+    async fn a_tenant_is_created_once_and_found_by_name_and_number() {
+        let directory = directory();
+        let created = directory.create("app", TenantSettings::default(), 7).await.unwrap();
+        assert_eq!(created.record.id, 2, "the first number for users");
+        assert!(!created.record.owner_verifier.contains(&created.password));
+        assert_eq!(directory.get("app").await.unwrap(), created.record);
+        assert_eq!(directory.by_id(2).await.unwrap(), Some(created.record));
+        let again = directory.create("app", TenantSettings::default(), 8).await;
+        assert_eq!(again.err(), Some(DirectoryError::Exists("app".into())));
+        let bad = directory.create("App", TenantSettings::default(), 8).await;
+        assert!(matches!(bad.err(), Some(DirectoryError::Name(_))));
+    }
+
+    #[tokio::test]
+    async fn a_dropped_tenant_is_unknown_and_its_number_is_not_used_again() {
+        let directory = directory();
+        directory.create("app", TenantSettings::default(), 7).await.unwrap();
+        assert_eq!(directory.remove("app").await.unwrap().id, 2);
+        assert_eq!(directory.get("app").await, Err(DirectoryError::Unknown("app".into())));
+        assert_eq!(directory.unfinished_drops().await.unwrap(), [2]);
+        directory.remove_data(2).await.unwrap();
+        assert!(directory.unfinished_drops().await.unwrap().is_empty());
+        let again = directory.create("app", TenantSettings::default(), 8).await.unwrap();
+        assert_eq!(again.record.id, 3);
+    }
+
+    #[tokio::test]
+    async fn settings_change_for_the_next_reader() {
+        let directory = directory();
+        directory.create("app", TenantSettings::default(), 7).await.unwrap();
+        let settings = TenantSettings { idle_timeout_ms: Some(5), max_connections: Some(9) };
+        directory.set("app", settings.clone()).await.unwrap();
+        assert_eq!(directory.get("app").await.unwrap().settings, settings);
+        let unknown = directory.set("other", settings).await;
+        assert_eq!(unknown, Err(DirectoryError::Unknown("other".into())));
+    }
+
+    #[tokio::test]
+    async fn lists_are_pages_in_the_order_of_names() {
+        let directory = directory();
+        for name in ["c", "a", "b"] {
+            directory.create(name, TenantSettings::default(), 7).await.unwrap();
+        }
+        let names = |page: Vec<TenantRecord>| page.into_iter().map(|r| r.name).collect::<Vec<_>>();
+        assert_eq!(names(directory.list("", 2).await.unwrap()), ["a", "b"]);
+        assert_eq!(names(directory.list("b", 2).await.unwrap()), ["c"]);
+    }
+}

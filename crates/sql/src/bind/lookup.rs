@@ -1,0 +1,72 @@
+//! What the binder asks of the catalog.
+
+use crate::catalog::descriptor::TableDescriptor;
+use crate::plan::Expr;
+use sql_types::{ColumnType, Oid, SqlResult, Type};
+use std::sync::Arc;
+
+/// A relation found by name.
+#[derive(Clone, Debug)]
+pub enum RelationRef {
+    /// A table.
+    Table(Arc<TableDescriptor>),
+    /// A view, to be expanded.
+    View(ViewRef),
+    /// A sequence, which can be read like a table of one row.
+    Sequence(Oid),
+    /// A computed catalog table.
+    System(SystemRef),
+    /// An index or something else that has a name among relations but cannot be read.
+    Other(&'static str),
+}
+
+/// A view.
+#[derive(Clone, Debug)]
+pub struct ViewRef {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its columns.
+    pub columns: Arc<[(String, ColumnType)]>,
+    /// Its query, as SQL text with qualified names (or names that the schemas below resolve).
+    pub query: Arc<str>,
+    /// The search path under which the query was written.
+    pub search_path: Arc<[String]>,
+}
+
+/// A computed catalog table.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemRef {
+    /// `schema.name`, as `PlanKind::SystemScan` names it.
+    pub name: &'static str,
+    /// Its OID.
+    pub oid: Oid,
+    /// Names and types of its columns.
+    pub columns: &'static [(&'static str, Type)],
+}
+
+/// What the binder asks of a catalog snapshot. Names are as in the catalog: folded to lower case
+/// unless they were quoted.
+pub trait CatalogLookup: Sync {
+    /// A relation: in the schema if one is given, else in the first schema of the search path that
+    /// has it (`pg_catalog` is searched first unless the path names it).
+    fn relation(&self, schema: Option<&str>, name: &str, search_path: &[String]) -> SqlResult<Option<RelationRef>>;
+
+    /// Whether a schema exists, to tell which part of a name is wrong.
+    fn schema_exists(&self, schema: &str) -> bool;
+
+    /// Name of the current database, which a three-part name may spell out.
+    fn database(&self) -> &str;
+
+    /// Name of the schema of a table, for error messages and `schema.table.column`.
+    fn schema_name(&self, oid: Oid) -> Option<String>;
+
+    /// A type that is not built in: an enum, domain or composite.
+    fn type_by_name(&self, _schema: Option<&str>, _name: &str, _search_path: &[String]) -> Option<ColumnType> {
+        None
+    }
+
+    /// A default or CHECK expression of a table already bound, if the snapshot keeps them.
+    fn cached_expr(&self, _table: Oid, _text: &str) -> Option<Expr> {
+        None
+    }
+}

@@ -1,0 +1,275 @@
+//! Window calls.
+
+use super::Binder;
+use super::context::{Clause, ExprContext, Virtual};
+use super::names::ident_name;
+use crate::plan::expr::{FrameBound, FrameExclusion, FrameUnits, WindowFrame, WindowKind};
+use crate::plan::{Expr, SortKey, WindowCall};
+use sql_types::cast::CastKind;
+use sql_types::functions;
+use sql_types::{SqlError, SqlResult, SqlState, Type};
+use sqlparser::ast::{self, NamedWindowExpr, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType};
+use std::sync::Arc;
+
+/// How deep named windows may refer to each other.
+const MAX_NAMED: usize = 16;
+
+impl Binder<'_> {
+    pub(crate) fn bind_window_call(
+        &self,
+        name: &str,
+        call: &ast::Function,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
+        if !context.clause.allows_windows() {
+            return Err(SqlError::new(
+                SqlState::WINDOWING_ERROR,
+                format!("window functions are not allowed in {}", context.clause.name()),
+            ));
+        }
+        if context.in_aggregate {
+            return Err(SqlError::new(
+                SqlState::GROUPING_ERROR,
+                "aggregate function calls cannot contain window function calls",
+            ));
+        }
+        let clause = std::mem::replace(&mut context.clause, Clause::Window);
+        let result = self.window_call(name, call, context);
+        context.clause = clause;
+        let bound = result?;
+        let ty = bound.ty;
+        context.windows.push(bound);
+        Ok(Virtual::Window(context.windows.len() - 1).column(ty))
+    }
+
+    fn window_call(&self, name: &str, call: &ast::Function, context: &mut ExprContext<'_>) -> SqlResult<WindowCall> {
+        let (kind, ty) = if functions::is_window_function(name) {
+            let args = self.bind_args(name, call, context)?.values;
+            let types: Vec<Type> = args.iter().map(Expr::ty).collect();
+            let resolved = functions::resolve_window(name, &types)?;
+            let args = self.coerce_args(args, &resolved.arg_types)?;
+            (WindowKind::Function(resolved.function, args), resolved.returns)
+        } else if functions::is_aggregate(name) {
+            let outer = context.in_aggregate;
+            // Aggregates of the group may be arguments here: `sum(sum(x)) OVER ()`.
+            let call = self.window_aggregate(name, call, context);
+            context.in_aggregate = outer;
+            let call = call?;
+            let ty = call.ty;
+            (WindowKind::Aggregate(call), ty)
+        } else {
+            return Err(SqlError::new(
+                if functions::is_function(name) { SqlState::WRONG_OBJECT_TYPE } else { SqlState::UNDEFINED_FUNCTION },
+                if functions::is_function(name) {
+                    format!("OVER specified, but {name} is not a window function nor an aggregate function")
+                } else {
+                    format!("function {name}() does not exist")
+                },
+            ));
+        };
+        let spec = match &call.over {
+            Some(WindowType::WindowSpec(spec)) => self.bind_spec(spec, context, 0)?,
+            Some(WindowType::NamedWindow(name)) => self.named_window(name, context, 0)?,
+            None => return Err(SqlError::internal("a window call without OVER")),
+        };
+        Ok(WindowCall { kind, partition: spec.partition, order: spec.order, frame: Arc::new(spec.frame), ty })
+    }
+
+    fn window_aggregate(
+        &self,
+        name: &str,
+        call: &ast::Function,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<crate::plan::AggregateCall> {
+        let ast::FunctionArguments::List(list) = &call.args else {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{name} needs arguments")));
+        };
+        if list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct) {
+            return Err(SqlError::unsupported("DISTINCT for window functions"));
+        }
+        let star = matches!(
+            list.args[..],
+            [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard | ast::FunctionArgExpr::WildcardWithOptions(_))]
+        );
+        let args = if star { Vec::new() } else { self.bind_args(name, call, context)?.values };
+        let types: Vec<Type> = args.iter().map(Expr::ty).collect();
+        let resolved = functions::resolve_aggregate(name, &types)?;
+        let args = self.coerce_args(args, &resolved.arg_types)?;
+        let filter = match &call.filter {
+            Some(filter) => Some(self.bind_condition(filter, context, "FILTER")?),
+            None => None,
+        };
+        Ok(crate::plan::AggregateCall {
+            function: resolved.function,
+            args,
+            distinct: false,
+            order: Vec::new(),
+            filter,
+            ty: resolved.returns,
+        })
+    }
+
+    fn named_window(&self, name: &ast::Ident, context: &mut ExprContext<'_>, depth: usize) -> SqlResult<Spec> {
+        let wanted = ident_name(name);
+        let definitions = context.windows_by_name;
+        let definition = definitions.iter().find(|definition| ident_name(&definition.0) == wanted);
+        let Some(definition) = definition.filter(|_| depth < MAX_NAMED) else {
+            let error =
+                SqlError::new(SqlState::UNDEFINED_OBJECT, format!("window \"{wanted}\" does not exist"));
+            return Err(self.at(error, name.span));
+        };
+        match &definition.1 {
+            NamedWindowExpr::NamedWindow(other) => self.named_window(other, context, depth + 1),
+            NamedWindowExpr::WindowSpec(spec) => self.bind_spec(spec, context, depth + 1),
+        }
+    }
+
+    fn bind_spec(&self, spec: &WindowSpec, context: &mut ExprContext<'_>, depth: usize) -> SqlResult<Spec> {
+        let base = match &spec.window_name {
+            Some(name) => Some(self.named_window(name, context, depth)?),
+            None => None,
+        };
+        let mut partition = Vec::new();
+        for expr in &spec.partition_by {
+            let bound = self.bind_expr(expr, context)?;
+            partition.push(self.resolve_unknown(bound)?);
+        }
+        let mut order = Vec::new();
+        for key in &spec.order_by {
+            order.push(self.bind_sort_key(key, context)?);
+        }
+        if let Some(base) = base {
+            if !partition.is_empty() {
+                return Err(override_error("PARTITION BY clause", spec));
+            }
+            if !order.is_empty() && !base.order.is_empty() {
+                return Err(override_error("ORDER BY clause", spec));
+            }
+            partition = base.partition;
+            if order.is_empty() {
+                order = base.order;
+            }
+            if spec.window_frame.is_none() && spec.order_by.is_empty() {
+                return Ok(Spec { partition, order, frame: base.frame });
+            }
+        }
+        let frame = self.bind_frame(spec.window_frame.as_ref(), &order, context)?;
+        Ok(Spec { partition, order, frame })
+    }
+
+    fn bind_frame(
+        &self,
+        frame: Option<&ast::WindowFrame>,
+        order: &[SortKey],
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<WindowFrame> {
+        let Some(frame) = frame else {
+            return Ok(WindowFrame {
+                units: FrameUnits::Range,
+                start: FrameBound::UnboundedPreceding,
+                end: FrameBound::CurrentRow,
+                exclusion: FrameExclusion::None,
+            });
+        };
+        let units = match frame.units {
+            WindowFrameUnits::Rows => FrameUnits::Rows,
+            WindowFrameUnits::Range => FrameUnits::Range,
+            WindowFrameUnits::Groups => FrameUnits::Groups,
+        };
+        if units == FrameUnits::Groups && order.is_empty() {
+            return Err(SqlError::new(SqlState::WINDOWING_ERROR, "GROUPS mode requires an ORDER BY clause"));
+        }
+        let start = self.bind_bound(&frame.start_bound, true, units, order, context)?;
+        let end = match &frame.end_bound {
+            Some(end) => self.bind_bound(end, false, units, order, context)?,
+            None => FrameBound::CurrentRow,
+        };
+        match (&start, &end) {
+            (FrameBound::UnboundedFollowing, _) => {
+                Err(SqlError::new(SqlState::WINDOWING_ERROR, "frame start cannot be UNBOUNDED FOLLOWING"))
+            }
+            (_, FrameBound::UnboundedPreceding) => {
+                Err(SqlError::new(SqlState::WINDOWING_ERROR, "frame end cannot be UNBOUNDED PRECEDING"))
+            }
+            (FrameBound::CurrentRow, FrameBound::Preceding(_)) => Err(SqlError::new(
+                SqlState::WINDOWING_ERROR,
+                "frame starting from current row cannot have preceding rows",
+            )),
+            (FrameBound::Following(_), FrameBound::Preceding(_) | FrameBound::CurrentRow) => Err(SqlError::new(
+                SqlState::WINDOWING_ERROR,
+                "frame starting from following row cannot have preceding rows",
+            )),
+            _ => Ok(WindowFrame { units, start, end, exclusion: FrameExclusion::None }),
+        }
+    }
+
+    fn bind_bound(
+        &self,
+        bound: &WindowFrameBound,
+        _start: bool,
+        units: FrameUnits,
+        order: &[SortKey],
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<FrameBound> {
+        Ok(match bound {
+            WindowFrameBound::CurrentRow => FrameBound::CurrentRow,
+            WindowFrameBound::Preceding(None) => FrameBound::UnboundedPreceding,
+            WindowFrameBound::Following(None) => FrameBound::UnboundedFollowing,
+            WindowFrameBound::Preceding(Some(offset)) => {
+                FrameBound::Preceding(self.bind_offset(offset, units, order, context)?)
+            }
+            WindowFrameBound::Following(Some(offset)) => {
+                FrameBound::Following(self.bind_offset(offset, units, order, context)?)
+            }
+        })
+    }
+
+    fn bind_offset(
+        &self,
+        offset: &ast::Expr,
+        units: FrameUnits,
+        order: &[SortKey],
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
+        let bound = self.bind_expr(offset, context)?;
+        if !bound.is_column_free() {
+            return Err(SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                "argument of a frame bound must not contain variables",
+            ));
+        }
+        let ty = match units {
+            FrameUnits::Rows | FrameUnits::Groups => Type::INT8,
+            FrameUnits::Range => {
+                let [key] = order else {
+                    return Err(SqlError::new(
+                        SqlState::WINDOWING_ERROR,
+                        "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column",
+                    ));
+                };
+                match key.expr.ty() {
+                    Type::DATE | Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME | Type::INTERVAL => Type::INTERVAL,
+                    ty if ty.is_numeric() => ty,
+                    ty => {
+                        return Err(SqlError::new(
+                            SqlState::FEATURE_NOT_SUPPORTED,
+                            format!("RANGE with offset PRECEDING/FOLLOWING is not supported for column type {ty}"),
+                        ));
+                    }
+                }
+            }
+        };
+        self.coerce(bound, ty, CastKind::Assignment)
+    }
+}
+
+struct Spec {
+    partition: Vec<Expr>,
+    order: Vec<SortKey>,
+    frame: WindowFrame,
+}
+
+fn override_error(what: &str, spec: &WindowSpec) -> SqlError {
+    let name = spec.window_name.as_ref().map(|name| ident_name(name).into_owned()).unwrap_or_default();
+    SqlError::new(SqlState::WINDOWING_ERROR, format!("cannot override {what} of window \"{name}\""))
+}

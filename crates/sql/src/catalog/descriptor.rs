@@ -1,0 +1,146 @@
+//! Descriptors: the catalog's records, stored one to a key in the tenant's keyspace.
+//!
+//! A descriptor is a format byte followed by JSON. Descriptors are immutable once read and shared by
+//! plans; a change writes a new one with `version + 1`.
+
+use serde::{Deserialize, Serialize};
+use sql_types::{ColumnType, Oid};
+
+/// Names a column within its table, from 1 in order of creation; the same as `attnum`. Never reused.
+pub type ColumnId = u32;
+/// Names an index within its table, from 1; the primary index is [`PRIMARY_INDEX`]. Never reused.
+pub type IndexId = u32;
+/// The index that holds the rows.
+pub const PRIMARY_INDEX: IndexId = 1;
+/// First OID given to a user's object.
+pub const FIRST_USER_OID: Oid = 16384;
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableDescriptor {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its database.
+    pub database: Oid,
+    /// Its schema.
+    pub schema: Oid,
+    /// Its name.
+    pub name: String,
+    /// Role that owns it.
+    pub owner: Oid,
+    /// Counts changes.
+    pub version: u64,
+    /// Names the keys of its contents: `/<storage>/<index>/…`. TRUNCATE gives a new one.
+    pub storage: u64,
+    /// Live columns, in order of creation. Dropped ones are gone; rows may still hold their values.
+    pub columns: Vec<ColumnDescriptor>,
+    /// Next column id.
+    pub next_column: ColumnId,
+    /// The indexes, primary first. A table without primary key has one over the hidden column
+    /// `rowid` (bigint, default `unique_rowid()`), marked [`ColumnDescriptor::hidden`].
+    pub indexes: Vec<IndexDescriptor>,
+    /// Next index id.
+    pub next_index: IndexId,
+    /// CHECK constraints.
+    pub checks: Vec<CheckDescriptor>,
+    /// Foreign keys.
+    pub foreign_keys: Vec<ForeignKeyDescriptor>,
+    /// `COMMENT ON`.
+    pub comment: Option<String>,
+    /// Rows counted by the last ANALYZE or estimated from the size; `None` if unknown.
+    pub row_count: Option<f64>,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnDescriptor {
+    /// Its id.
+    pub id: ColumnId,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: ColumnType,
+    /// Whether NULL is allowed.
+    pub nullable: bool,
+    /// Default, as SQL text.
+    pub default: Option<String>,
+    /// Value that rows written before the column was added have for it, as SQL text of a literal.
+    pub added_value: Option<String>,
+    /// `GENERATED … AS IDENTITY`: ALWAYS (`a`) or BY DEFAULT (`d`).
+    pub identity: Option<char>,
+    /// OID of the sequence that belongs to the column (serial, identity).
+    pub sequence: Option<Oid>,
+    /// Not shown by `*` nor in catalogs.
+    pub hidden: bool,
+    /// `COMMENT ON`.
+    pub comment: Option<String>,
+}
+
+/// An index.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexDescriptor {
+    /// Its id within the table.
+    pub id: IndexId,
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name.
+    pub name: String,
+    /// Whether it is unique.
+    pub unique: bool,
+    /// Whether a UNIQUE or PRIMARY KEY constraint made it.
+    pub constraint: bool,
+    /// The key columns and whether each is descending.
+    pub columns: Vec<(ColumnId, bool)>,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckDescriptor {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name.
+    pub name: String,
+    /// The condition, as SQL text.
+    pub expr: String,
+}
+
+/// A foreign key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ForeignKeyDescriptor {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name.
+    pub name: String,
+    /// Referring columns.
+    pub columns: Vec<ColumnId>,
+    /// Table referred to.
+    pub referenced_table: Oid,
+    /// Columns there.
+    pub referenced_columns: Vec<ColumnId>,
+    /// `pg_constraint.confdeltype`: `a`, `r`, `c`, `n` or `d`.
+    pub on_delete: char,
+    /// `pg_constraint.confupdtype`.
+    pub on_update: char,
+}
+
+impl TableDescriptor {
+    /// A column by id.
+    pub fn column(&self, id: ColumnId) -> Option<&ColumnDescriptor> {
+        self.columns.iter().find(|column| column.id == id)
+    }
+
+    /// Position of a column in the full row.
+    pub fn position(&self, id: ColumnId) -> Option<usize> {
+        self.columns.iter().position(|column| column.id == id)
+    }
+
+    /// An index by id.
+    pub fn index(&self, id: IndexId) -> Option<&IndexDescriptor> {
+        self.indexes.iter().find(|index| index.id == id)
+    }
+
+    /// The primary index, which is always the first.
+    pub fn primary(&self) -> &IndexDescriptor {
+        &self.indexes[0]
+    }
+}

@@ -1,0 +1,31 @@
+//! NOT NULL and CHECK.
+
+use super::violation;
+use crate::exec::ExecContext;
+use crate::exec::eval::{EvalEnv, eval_bool};
+use crate::plan::Expr;
+use crate::table::TableCodec;
+use sql_types::{Datum, SqlResult};
+use std::sync::Arc;
+
+/// Refuses a full row that breaks a NOT NULL or CHECK constraint.
+pub(super) fn check_row(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    checks: &[(Arc<str>, Expr)],
+    row: &[Datum],
+    env: &EvalEnv<'_>,
+) -> SqlResult<()> {
+    let table = codec.table();
+    for (position, column) in table.columns.iter().enumerate() {
+        if !column.nullable && row[position].is_null() {
+            return Err(violation::not_null(cx, table, position, row));
+        }
+    }
+    for (name, condition) in checks {
+        if eval_bool(condition, row, env)? == Some(false) {
+            return Err(violation::check(cx, table, name, row));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! ON CONFLICT.
+
+use super::referential::Referential;
+use super::write::{self, Change, EXCLUSIVE, Uniqueness};
+use super::{check, violation};
+use crate::catalog::descriptor::{IndexId, PRIMARY_INDEX};
+use crate::exec::eval::{eval, is_true};
+use crate::exec::scope::Scope;
+use crate::exec::{ExecContext, kv};
+use crate::plan::{Expr, OnConflict};
+use crate::table::{TableCodec, codec};
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
+use sql_types::{Row, SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+
+/// An INSERT with ON CONFLICT while it runs.
+pub(super) struct Conflict<'p> {
+    codec: Arc<TableCodec>,
+    arbiter: Option<IndexId>,
+    update: Option<Assignments<'p>>,
+    checks: &'p [(Arc<str>, Expr)],
+    scope: Scope<'p>,
+    /// Keys of rows the statement wrote: none may be updated by it.
+    written: HashSet<Bytes>,
+    referential: Referential,
+}
+
+/// DO UPDATE.
+struct Assignments<'p> {
+    /// Position in the full row, and the value over the existing and the excluded row.
+    values: Vec<(usize, &'p Expr)>,
+    condition: Option<&'p Expr>,
+    touched: Vec<usize>,
+}
+
+/// What the keys of a batch hold at the moment.
+type Known = HashMap<Bytes, Option<Bytes>>;
+
+impl<'p> Conflict<'p> {
+    pub fn new(
+        clause: &'p OnConflict,
+        codec: &Arc<TableCodec>,
+        checks: &'p [(Arc<str>, Expr)],
+        scope: &Scope<'p>,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Self> {
+        let assignments = |(assignments, condition): &'p (Vec<(u32, Expr)>, Option<Expr>)| {
+            let position = |id: u32| {
+                let missing = || SqlError::internal("ON CONFLICT names a missing column");
+                codec.table().position(id).ok_or_else(missing)
+            };
+            let values = assignments
+                .iter()
+                .map(|(id, expr)| Ok((position(*id)?, expr)))
+                .collect::<SqlResult<Vec<_>>>()?;
+            let columns: Vec<usize> = values.iter().map(|(position, _)| *position).collect();
+            let touched = write::touched_indexes(codec, &columns);
+            Ok::<_, SqlError>(Assignments { values, condition: condition.as_ref(), touched })
+        };
+        Ok(Conflict {
+            codec: codec.clone(),
+            arbiter: clause.arbiter,
+            update: clause.update.as_ref().map(assignments).transpose()?,
+            checks,
+            scope: scope.clone(),
+            written: HashSet::new(),
+            referential: Referential::new(codec, cx),
+        })
+    }
+
+    /// Inserts or updates; returns the full rows written.
+    pub async fn insert(&mut self, rows: Vec<Row>, cx: &ExecContext<'_>) -> SqlResult<Vec<Row>> {
+        let codec = self.codec.clone();
+        let mut keyed = Vec::with_capacity(rows.len());
+        let mut all: Vec<Bytes> = Vec::new();
+        for row in rows {
+            let row_key = codec.row_key(&row)?;
+            let unique = write::unique_keys(&codec, &row, &row_key)?;
+            all.extend_from_slice(&unique);
+            keyed.push((row, row_key, unique));
+        }
+        all.sort_unstable();
+        all.dedup();
+        let found = kv::get_many(cx, &all, Some(EXCLUSIVE)).await?;
+        let mut known: Known = all.into_iter().zip(found).collect();
+        let mut written = Vec::with_capacity(keyed.len());
+        for (row, row_key, unique) in keyed {
+            let existing = unique.iter().find(|key| self.arbitrates(key) && holds(&known, key));
+            match existing {
+                Some(_) if self.update.is_none() => {}
+                Some(key) => written.extend(self.update(key, row, &mut known, cx).await?),
+                None => {
+                    if let Some(key) = unique.iter().find(|key| holds(&known, key)) {
+                        let (table, text) = (codec.table(), &cx.eval.text);
+                        return Err(violation::duplicate(cx.host, text, table, &codec, key));
+                    }
+                    write::insert_row(cx, &codec, &row, row_key.clone(), Uniqueness::Checked).await?;
+                    note(&codec, &row, &row_key, true, &mut known)?;
+                    self.written.insert(row_key);
+                    written.push(row);
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    fn arbitrates(&self, key: &[u8]) -> bool {
+        match self.arbiter {
+            None => true,
+            Some(arbiter) => codec::split_key(key).is_some_and(|(_, index, _)| index == arbiter),
+        }
+    }
+
+    /// Updates the row that stands in the way, unless the condition says no.
+    async fn update(
+        &mut self,
+        key: &Bytes,
+        excluded: Row,
+        known: &mut Known,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Option<Row>> {
+        let Some(update) = &self.update else { return Ok(None) };
+        let codec = &self.codec;
+        let Some((old_key, old)) = existing_row(codec, key, known, cx).await? else { return Ok(None) };
+        if self.written.contains(&old_key) {
+            let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+            return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message).with_hint(
+                "Ensure that no rows proposed for insertion within the same command have duplicate \
+                 constrained values.",
+            ));
+        }
+        let mut both = old.clone();
+        both.extend(excluded);
+        let new = {
+            let env = self.scope.env(cx);
+            if let Some(condition) = update.condition
+                && !is_true(condition, &both, &env)?
+            {
+                return Ok(None);
+            }
+            let mut new = old.clone();
+            for (position, expr) in &update.values {
+                new[*position] = eval(expr, &both, &env)?;
+            }
+            check::check_row(cx, codec, self.checks, &new, &env)?;
+            new
+        };
+        let change = Change::new(codec, old, new)?;
+        write::update_rows(cx, codec, &update.touched, std::slice::from_ref(&change)).await?;
+        note(codec, &change.old, &change.old_key, false, known)?;
+        note(codec, &change.new, &change.new_key, true, known)?;
+        self.written.insert(change.new_key.clone());
+        self.referential.add(&change.old, Some(&change.new), cx)?;
+        Ok(Some(change.new))
+    }
+
+    /// Applies what foreign keys of other tables want done about the updates.
+    pub async fn finish(self, cx: &ExecContext<'_>) -> SqlResult<()> {
+        self.referential.enforce(cx).await
+    }
+}
+
+fn holds(known: &Known, key: &Bytes) -> bool {
+    known.get(key).is_some_and(Option::is_some)
+}
+
+/// Notes that a row is there, or is no more.
+fn note(codec: &TableCodec, row: &Row, row_key: &Bytes, there: bool, known: &mut Known) -> SqlResult<()> {
+    let mut put = |key: Bytes, value: Bytes| known.insert(key, there.then_some(value));
+    put(row_key.clone(), codec.row_value(row)?);
+    for index in codec.secondary() {
+        if index.unique && !index.has_null(row) {
+            let entry = codec.index_entry(index, row, row_key)?;
+            put(entry.key, entry.value);
+        }
+    }
+    Ok(())
+}
+
+/// The row that a key of a unique index belongs to.
+async fn existing_row(
+    codec: &TableCodec,
+    key: &Bytes,
+    known: &Known,
+    cx: &ExecContext<'_>,
+) -> SqlResult<Option<(Bytes, Row)>> {
+    let Some(value) = known.get(key).cloned().flatten() else { return Ok(None) };
+    let index = codec::split_key(key).map_or(PRIMARY_INDEX, |(_, index, _)| index);
+    if index == PRIMARY_INDEX {
+        let row = codec.decode_row(key, &value)?;
+        return Ok(Some((key.clone(), row)));
+    }
+    let row_key = codec.row_key_of(&codec.entry_primary_bytes(codec.index(index)?, key, &value)?);
+    let row = match known.get(&row_key) {
+        Some(row) => row.clone(),
+        None => kv::get(cx, &row_key, Some(EXCLUSIVE)).await?,
+    };
+    row.map(|value| Ok((row_key.clone(), codec.decode_row(&row_key, &value)?))).transpose()
+}

@@ -1,0 +1,95 @@
+//! DELETE.
+
+use super::referential::Referential;
+use super::{Outcome, write};
+use crate::catalog::descriptor::TableDescriptor;
+use crate::exec::eval::eval;
+use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build};
+use crate::exec::scope::Scope;
+use crate::exec::{ExecContext, Reservation};
+use crate::plan::{Expr, Plan, PlanKind};
+use async_trait::async_trait;
+use hashbrown::HashSet;
+use sql_types::{Row, SqlError, SqlResult};
+use std::sync::Arc;
+
+/// A running DELETE.
+pub(crate) struct Delete<'p> {
+    table: &'p Arc<TableDescriptor>,
+    /// Rows may stream: what is deleted is never met again, and a row given twice by USING is
+    /// remembered.
+    input: BoxOperator<'p>,
+    joined: bool,
+    returning: Option<&'p [Expr]>,
+    scope: Scope<'p>,
+    outcome: Outcome,
+}
+
+impl<'p> Delete<'p> {
+    pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
+        let PlanKind::Delete { table, input, returning } = &plan.kind else {
+            return Err(SqlError::internal("a delete of something else"));
+        };
+        Ok(Delete {
+            table,
+            input: build(input, scope)?,
+            joined: input.columns.len() > table.columns.len(),
+            returning: returning.as_deref(),
+            scope: scope.clone(),
+            outcome: Outcome::default(),
+        })
+    }
+
+    async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
+        let codec = cx.codecs.get(self.table)?;
+        let width = self.table.columns.len();
+        let mut referential = Referential::new(&codec, cx);
+        let mut memory = Reservation::default();
+        let mut seen = HashSet::new();
+        while let Some(batch) = self.input.next(cx, BATCH_ROWS).await? {
+            let count = batch.len();
+            let mut returned = Vec::new();
+            for row in batch {
+                let old = row.get(..width).unwrap_or(&row);
+                let key = codec.row_key(old)?;
+                if self.joined {
+                    if !seen.insert(key.clone()) {
+                        continue;
+                    }
+                    memory.grow(cx.memory, 64)?;
+                }
+                write::delete_row(cx, &codec, old, key).await?;
+                referential.add(old, None, cx)?;
+                self.outcome.affected += 1;
+                if let Some(returning) = self.returning {
+                    returned.push(project(&row, returning, &self.scope, cx)?);
+                }
+            }
+            self.outcome.keep(returned, cx)?;
+            if count > 64 {
+                cx.pause().await?;
+            }
+        }
+        referential.enforce(cx).await
+    }
+}
+
+fn project(row: &Row, exprs: &[Expr], scope: &Scope<'_>, cx: &ExecContext<'_>) -> SqlResult<Row> {
+    let env = scope.env(cx);
+    exprs.iter().map(|expr| eval(expr, row, &env)).collect()
+}
+
+#[async_trait]
+impl Operator for Delete<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        if !self.outcome.done {
+            self.run(cx).await?;
+            self.outcome.done = true;
+        }
+        Ok(self.outcome.take(want))
+    }
+
+    fn affected(&self) -> Option<u64> {
+        Some(self.outcome.affected)
+    }
+}

@@ -1,0 +1,192 @@
+//! INSERT.
+
+use super::conflict::Conflict;
+use super::foreign_key::ReferencedKeys;
+use super::write::{self, Uniqueness};
+use super::{Outcome, Source, check, reads, violation};
+use crate::catalog::descriptor::{ColumnId, TableDescriptor};
+use crate::exec::eval::eval;
+use crate::exec::operator::{Batch, Operator, build};
+use crate::exec::scope::Scope;
+use crate::exec::{ExecContext, Reservation, kv};
+use crate::plan::{Expr, OnConflict, Plan, PlanKind};
+use crate::table::{TableCodec, unique_rowid};
+use async_trait::async_trait;
+use sql_types::{Datum, Row, SqlError, SqlResult};
+use std::sync::Arc;
+
+/// From this many rows at once on, keys are not locked one by one.
+const BULK_ROWS: usize = 64;
+
+/// A running INSERT.
+pub(crate) struct Insert<'p> {
+    table: &'p Arc<TableDescriptor>,
+    source: Source<'p>,
+    targets: &'p [ColumnId],
+    defaults: &'p [(ColumnId, Expr)],
+    checks: &'p [(Arc<str>, Expr)],
+    on_conflict: Option<&'p OnConflict>,
+    returning: Option<&'p [Expr]>,
+    scope: Scope<'p>,
+    outcome: Outcome,
+}
+
+/// Where the values of a full row come from.
+struct Layout<'p> {
+    /// By column of the input: position in the full row.
+    targets: Vec<usize>,
+    defaults: Vec<(usize, &'p Expr)>,
+    /// The hidden key, if the statement must make it up.
+    rowid: Option<usize>,
+    width: usize,
+}
+
+impl<'p> Insert<'p> {
+    pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
+        let PlanKind::Insert { table, input, targets, defaults, checks, on_conflict, returning } = &plan.kind
+        else {
+            return Err(SqlError::internal("an insert of something else"));
+        };
+        let operator = build(input, scope)?;
+        let source =
+            if reads(input, table.oid) { Source::Whole(operator) } else { Source::Streaming(operator) };
+        Ok(Insert {
+            table,
+            source,
+            targets,
+            defaults,
+            checks,
+            on_conflict: on_conflict.as_ref(),
+            returning: returning.as_deref(),
+            scope: scope.clone(),
+            outcome: Outcome::default(),
+        })
+    }
+
+    fn layout(&self) -> SqlResult<Layout<'p>> {
+        let position = |id: &ColumnId| {
+            self.table.position(*id).ok_or_else(|| SqlError::internal("an insert names a missing column"))
+        };
+        let targets = self.targets.iter().map(position).collect::<SqlResult<Vec<_>>>()?;
+        let defaults = self
+            .defaults
+            .iter()
+            .map(|(id, expr)| Ok((position(id)?, expr)))
+            .collect::<SqlResult<Vec<_>>>()?;
+        let given = |wanted: usize| {
+            targets.contains(&wanted) || defaults.iter().any(|(position, _)| *position == wanted)
+        };
+        let rowid = (0..)
+            .zip(&self.table.columns)
+            .find(|(position, column)| column.hidden && column.name == "rowid" && !given(*position))
+            .map(|(position, _)| position);
+        Ok(Layout { targets, defaults, rowid, width: self.table.columns.len() })
+    }
+
+    /// Full rows, checked.
+    fn full_rows(
+        &self,
+        batch: Batch,
+        layout: &Layout<'_>,
+        codec: &TableCodec,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Vec<Row>> {
+        let env = self.scope.env(cx);
+        let mut rows = Vec::with_capacity(batch.len());
+        for values in batch {
+            let mut row = vec![Datum::Null; layout.width];
+            for (position, value) in layout.targets.iter().zip(values) {
+                row[*position] = value;
+            }
+            for (position, default) in &layout.defaults {
+                row[*position] = eval(default, &[], &env)?;
+            }
+            if let Some(position) = layout.rowid {
+                row[position] = Datum::Int8(unique_rowid((cx.eval.clock)()));
+            }
+            check::check_row(cx, codec, self.checks, &row, &env)?;
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
+        let codec = cx.codecs.get(self.table)?;
+        let layout = self.layout()?;
+        let mut references = ReferencedKeys::new(&codec, None, cx)?;
+        let mut memory = Reservation::default();
+        let mut bulk = false;
+        let mut conflict = match self.on_conflict {
+            Some(clause) => Some(Conflict::new(clause, &codec, self.checks, &self.scope, cx)?),
+            None => None,
+        };
+        while let Some(batch) = self.source.next(cx, &mut memory).await? {
+            let rows = self.full_rows(batch, &layout, &codec, cx)?;
+            let written = match &mut conflict {
+                Some(conflict) => conflict.insert(rows, cx).await?,
+                None => {
+                    bulk |= insert_new(&codec, &rows, cx).await?;
+                    rows
+                }
+            };
+            references.add(&written, cx).await?;
+            self.outcome.affected += written.len() as u64;
+            if let Some(returning) = self.returning {
+                let rows = project(&written, returning, &self.scope, cx)?;
+                self.outcome.keep(rows, cx)?;
+            }
+            if written.len() >= BULK_ROWS {
+                cx.pause().await?;
+            }
+        }
+        if bulk {
+            violation::write_error(cx, &codec, kv::flush(cx).await)?;
+        }
+        if let Some(conflict) = conflict {
+            conflict.finish(cx).await?;
+        }
+        references.check(cx).await
+    }
+}
+
+/// RETURNING over full rows.
+fn project(rows: &[Row], exprs: &[Expr], scope: &Scope<'_>, cx: &ExecContext<'_>) -> SqlResult<Vec<Row>> {
+    let env = scope.env(cx);
+    rows.iter().map(|row| exprs.iter().map(|expr| eval(expr, row, &env)).collect()).collect()
+}
+
+/// Writes rows that must be new; true if what the statement wrote must be flushed to find out.
+async fn insert_new(codec: &TableCodec, rows: &[Row], cx: &ExecContext<'_>) -> SqlResult<bool> {
+    let bulk = !cx.implicit_commit && rows.len() >= BULK_ROWS;
+    let uniqueness = if cx.implicit_commit || bulk { Uniqueness::Conditional } else { Uniqueness::Checked };
+    let keys = rows.iter().map(|row| codec.row_key(row)).collect::<SqlResult<Vec<_>>>()?;
+    if uniqueness == Uniqueness::Checked {
+        let mut unique = Vec::with_capacity(rows.len());
+        for (row, key) in rows.iter().zip(&keys) {
+            unique.extend(write::unique_keys(codec, row, key)?);
+        }
+        if !unique.is_empty() {
+            write::require_absent(cx, codec, &unique).await?;
+        }
+    }
+    for (row, key) in rows.iter().zip(keys) {
+        write::insert_row(cx, codec, row, key, uniqueness).await?;
+    }
+    let has_unique = !write::has_hidden_key(codec) || codec.secondary().iter().any(|index| index.unique);
+    Ok(bulk && has_unique)
+}
+
+#[async_trait]
+impl Operator for Insert<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        if !self.outcome.done {
+            self.run(cx).await?;
+            self.outcome.done = true;
+        }
+        Ok(self.outcome.take(want))
+    }
+
+    fn affected(&self) -> Option<u64> {
+        Some(self.outcome.affected)
+    }
+}

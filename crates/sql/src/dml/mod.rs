@@ -1,0 +1,105 @@
+//! INSERT, UPDATE and DELETE: constraints, secondary indexes, foreign keys.
+//!
+//! # When constraints are checked
+//!
+//! * NOT NULL and CHECK: before a row is written.
+//! * Uniqueness: an INSERT that is a transaction of its own writes its keys on condition that they do
+//!   not exist, and the commit finds out ([`commit_error`] then names the constraint). Inside a
+//!   transaction block the keys are read and locked first, so that the statement itself fails; many
+//!   rows at once are written on condition and flushed at the end of the statement instead of being
+//!   locked one by one. An UPDATE of key columns takes the old keys away before it looks for the new
+//!   ones, so rows may swap keys within a statement.
+//! * Foreign keys: at the end of the statement. The referring side locks the key it refers to.
+//!
+//! # What is read before it is written
+//!
+//! A transaction reads its own writes. Where a statement's input could meet the rows it writes, the
+//! input is read to its end first; otherwise rows stream.
+
+mod check;
+mod conflict;
+mod delete;
+mod foreign_key;
+mod insert;
+mod referential;
+mod update;
+mod violation;
+mod write;
+
+pub(crate) use delete::Delete;
+pub(crate) use insert::Insert;
+pub(crate) use update::Update;
+pub use violation::{changed_tables, commit_error};
+
+use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, drain};
+use crate::exec::relation::batch_bytes;
+use crate::exec::{ExecContext, Reservation};
+use crate::plan::{Plan, PlanKind};
+use sql_types::{Oid, Row, SqlResult};
+
+/// Whether a plan may read a table that a statement over it writes.
+fn reads(plan: &Plan, table: Oid) -> bool {
+    match &plan.kind {
+        PlanKind::Scan { table: scanned, .. } => scanned.oid == table,
+        PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. } => true,
+        PlanKind::CteScan { cte } => *cte != crate::exec::COPY_INPUT,
+        _ => {
+            let mut found = false;
+            plan.for_each_child(&mut |child, _| found |= reads(child, table));
+            found
+        }
+    }
+}
+
+/// The rows a statement works on.
+enum Source<'p> {
+    /// As they come.
+    Streaming(BoxOperator<'p>),
+    /// Read to the end before the first is used.
+    Whole(BoxOperator<'p>),
+    /// What is left of rows read before.
+    Kept(std::vec::IntoIter<Row>),
+}
+
+impl Source<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, memory: &mut Reservation) -> SqlResult<Option<Batch>> {
+        if let Source::Whole(input) = self {
+            let rows = drain(input, cx, memory).await?;
+            *self = Source::Kept(rows.into_iter());
+        }
+        match self {
+            Source::Streaming(input) => input.next(cx, BATCH_ROWS).await,
+            Source::Kept(rows) => {
+                let batch: Batch = rows.by_ref().take(BATCH_ROWS).collect();
+                Ok((!batch.is_empty()).then_some(batch))
+            }
+            Source::Whole(_) => Ok(None),
+        }
+    }
+}
+
+/// What a statement that changes rows leaves behind once it ran.
+#[derive(Default)]
+struct Outcome {
+    affected: u64,
+    returned: Vec<Row>,
+    memory: Reservation,
+    done: bool,
+}
+
+impl Outcome {
+    fn keep(&mut self, rows: Vec<Row>, cx: &ExecContext<'_>) -> SqlResult<()> {
+        self.memory.grow(cx.memory, batch_bytes(&rows))?;
+        self.returned.extend(rows);
+        Ok(())
+    }
+
+    fn take(&mut self, want: usize) -> Option<Batch> {
+        let count = self.returned.len().min(want.max(1));
+        if count == self.returned.len() {
+            return (count > 0).then(|| std::mem::take(&mut self.returned));
+        }
+        let rest = self.returned.split_off(count);
+        Some(std::mem::replace(&mut self.returned, rest))
+    }
+}

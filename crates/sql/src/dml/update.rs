@@ -1,0 +1,202 @@
+//! UPDATE.
+
+use super::foreign_key::ReferencedKeys;
+use super::referential::Referential;
+use super::write::{self, Change};
+use super::{Outcome, Source, check, reads};
+use crate::catalog::descriptor::{ColumnId, TableDescriptor};
+use crate::exec::eval::eval;
+use crate::exec::operator::{Batch, Operator, build};
+use crate::exec::scope::Scope;
+use crate::exec::{ExecContext, Reservation};
+use crate::plan::{Expr, Plan, PlanKind};
+use crate::table::TableCodec;
+use async_trait::async_trait;
+use bytes::Bytes;
+use hashbrown::HashSet;
+use sql_types::{Datum, Row, SqlError, SqlResult};
+use std::sync::Arc;
+
+/// A running UPDATE.
+pub(crate) struct Update<'p> {
+    table: &'p Arc<TableDescriptor>,
+    input: &'p Plan,
+    assignments: &'p [(ColumnId, Expr)],
+    checks: &'p [(Arc<str>, Expr)],
+    returning: Option<&'p [Expr]>,
+    scope: Scope<'p>,
+    outcome: Outcome,
+}
+
+/// How the statement runs.
+struct Method<'p> {
+    /// Position in the full row, and the value over the input row.
+    values: Vec<(usize, &'p Expr)>,
+    /// Positions of the secondary indexes with an assigned column.
+    touched: Vec<usize>,
+    /// Whether a column of the primary key or of a unique index is assigned: then rows are written
+    /// when all are known.
+    moves: bool,
+    /// Whether FROM may give a row several times.
+    joined: bool,
+}
+
+impl<'p> Update<'p> {
+    pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
+        let PlanKind::Update { table, input, assignments, checks, returning } = &plan.kind else {
+            return Err(SqlError::internal("an update of something else"));
+        };
+        Ok(Update {
+            table,
+            input,
+            assignments,
+            checks,
+            returning: returning.as_deref(),
+            scope: scope.clone(),
+            outcome: Outcome::default(),
+        })
+    }
+
+    fn method(&self, codec: &TableCodec) -> SqlResult<Method<'p>> {
+        let position = |id: ColumnId| {
+            self.table.position(id).ok_or_else(|| SqlError::internal("an update names a missing column"))
+        };
+        let values = self
+            .assignments
+            .iter()
+            .map(|(id, expr)| Ok((position(*id)?, expr)))
+            .collect::<SqlResult<Vec<_>>>()?;
+        let columns: Vec<usize> = values.iter().map(|(position, _)| *position).collect();
+        let touched = write::touched_indexes(codec, &columns);
+        let moves = codec.primary().columns.iter().any(|column| columns.contains(&column.position))
+            || touched.iter().any(|position| codec.secondary()[*position].unique);
+        let joined = self.input.columns.len() > self.table.columns.len();
+        Ok(Method { values, touched, moves, joined })
+    }
+
+    /// Whether the scan below can run ahead of the writes: it reads the table once, through an index
+    /// whose keys stay.
+    fn streams(&self, method: &Method<'_>, codec: &TableCodec) -> bool {
+        let Some(index) = single_scan(self.input, self.table.oid) else { return false };
+        let kept = codec.secondary().iter().position(|candidate| candidate.id == index);
+        !method.moves && kept.is_none_or(|position| !method.touched.contains(&position))
+    }
+
+    fn changes(
+        &self,
+        batch: Batch,
+        method: &Method<'_>,
+        codec: &TableCodec,
+        seen: &mut HashSet<Bytes>,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Vec<(Change, Row)>> {
+        let env = self.scope.env(cx);
+        let width = self.table.columns.len();
+        let mut changes = Vec::with_capacity(batch.len());
+        for mut row in batch {
+            let mut new: Row = row.iter().take(width).cloned().collect();
+            for (position, expr) in &method.values {
+                new[*position] = eval(expr, &row, &env)?;
+            }
+            let added = row.split_off(width.min(row.len()));
+            let change = Change::new(codec, row, new)?;
+            if method.joined && !seen.insert(change.old_key.clone()) {
+                continue;
+            }
+            check::check_row(cx, codec, self.checks, &change.new, &env)?;
+            changes.push((change, added));
+        }
+        Ok(changes)
+    }
+
+    async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
+        let codec = cx.codecs.get(self.table)?;
+        let method = self.method(&codec)?;
+        let operator = build(self.input, &self.scope)?;
+        let mut source =
+            if self.streams(&method, &codec) { Source::Streaming(operator) } else { Source::Whole(operator) };
+        let assigned: Vec<usize> = method.values.iter().map(|(position, _)| *position).collect();
+        let mut references = ReferencedKeys::new(&codec, Some(&assigned), cx)?;
+        let mut referential = Referential::new(&codec, cx);
+        let mut memory = Reservation::default();
+        let mut seen = HashSet::new();
+        let mut held: Vec<Change> = Vec::new();
+        while let Some(batch) = source.next(cx, &mut memory).await? {
+            let rows = batch.len();
+            let (changes, added): (Vec<Change>, Vec<Row>) =
+                self.changes(batch, &method, &codec, &mut seen, cx)?.into_iter().unzip();
+            if method.joined {
+                memory.grow(cx.memory, changes.len() * 64)?;
+            }
+            self.outcome.affected += changes.len() as u64;
+            if let Some(returning) = self.returning {
+                let rows = project(&changes, added, returning, &self.scope, cx)?;
+                self.outcome.keep(rows, cx)?;
+            }
+            for change in &changes {
+                references.add_row(&change.new, cx)?;
+                referential.add(&change.old, Some(&change.new), cx)?;
+            }
+            if method.moves {
+                held.extend(changes);
+            } else {
+                write::update_rows(cx, &codec, &method.touched, &changes).await?;
+            }
+            if rows > 64 {
+                cx.pause().await?;
+            }
+        }
+        if !held.is_empty() {
+            write::update_rows(cx, &codec, &method.touched, &held).await?;
+        }
+        referential.enforce(cx).await?;
+        references.check(cx).await
+    }
+}
+
+/// RETURNING over the new rows, each followed by what FROM added.
+fn project(
+    changes: &[Change],
+    added: Vec<Row>,
+    exprs: &[Expr],
+    scope: &Scope<'_>,
+    cx: &ExecContext<'_>,
+) -> SqlResult<Vec<Row>> {
+    let env = scope.env(cx);
+    let mut rows = Vec::with_capacity(changes.len());
+    for (change, added) in changes.iter().zip(added) {
+        let mut row: Row = change.new.clone();
+        row.extend(added);
+        rows.push(exprs.iter().map(|expr| eval(expr, &row, &env)).collect::<SqlResult<Vec<Datum>>>()?);
+    }
+    Ok(rows)
+}
+
+/// The index through which a plan reads a table, if it does so exactly once and nothing else stands in
+/// the way of reading ahead of writes.
+fn single_scan(plan: &Plan, table: u32) -> Option<u32> {
+    match &plan.kind {
+        PlanKind::Scan { table: scanned, index, .. } if scanned.oid == table => Some(*index),
+        PlanKind::Filter { input, .. } | PlanKind::Project { input, .. } => single_scan(input, table),
+        PlanKind::Apply { input, subplans } => {
+            let others = subplans.iter().filter_map(|(subplan, _)| subplan.plan());
+            if others.into_iter().any(|plan| reads(plan, table)) { None } else { single_scan(input, table) }
+        }
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl Operator for Update<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        if !self.outcome.done {
+            self.run(cx).await?;
+            self.outcome.done = true;
+        }
+        Ok(self.outcome.take(want))
+    }
+
+    fn affected(&self) -> Option<u64> {
+        Some(self.outcome.affected)
+    }
+}

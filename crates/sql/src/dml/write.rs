@@ -1,0 +1,196 @@
+//! Writing rows with their index entries.
+
+use super::violation;
+use crate::exec::{ExecContext, kv};
+use crate::plan::RowLock;
+use crate::table::TableCodec;
+use crate::table::codec::{Entry, IndexCodec};
+use bytes::Bytes;
+use hashbrown::HashSet;
+use kv_api::LockStrength;
+use kv_api::batch::WaitPolicy;
+use sql_types::{Datum, Row, SqlResult};
+
+/// An exclusive lock, waiting for others.
+pub(super) const EXCLUSIVE: RowLock = RowLock { strength: LockStrength::Exclusive, wait: WaitPolicy::Block };
+/// A shared lock, waiting for others.
+pub(super) const SHARED: RowLock = RowLock { strength: LockStrength::Shared, wait: WaitPolicy::Block };
+
+/// How a write makes sure that a key is new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Uniqueness {
+    /// It was looked for before.
+    Checked,
+    /// The write fails if it exists, at the latest when the transaction commits.
+    Conditional,
+}
+
+/// Whether the primary key is the hidden row number, which is new by construction.
+pub(super) fn has_hidden_key(codec: &TableCodec) -> bool {
+    codec.table().primary().columns.iter().all(|(id, _)| codec.table().column(*id).is_some_and(|column| column.hidden))
+}
+
+/// The entry of a row in an index, and whether its key must be new.
+fn entry(codec: &TableCodec, index: &IndexCodec, row: &[Datum], row_key: &[u8]) -> SqlResult<(Entry, bool)> {
+    let entry = codec.index_entry(index, row, row_key)?;
+    Ok((entry, index.unique && !index.has_null(row)))
+}
+
+/// The keys that must not exist for a row to be inserted.
+pub(super) fn unique_keys(codec: &TableCodec, row: &[Datum], row_key: &Bytes) -> SqlResult<Vec<Bytes>> {
+    let mut keys = Vec::with_capacity(1 + codec.secondary().len());
+    if !has_hidden_key(codec) {
+        keys.push(row_key.clone());
+    }
+    for index in codec.secondary() {
+        if index.unique && !index.has_null(row) {
+            keys.push(codec.index_entry(index, row, row_key)?.key);
+        }
+    }
+    Ok(keys)
+}
+
+/// Locks keys and fails if one of them exists or is given twice.
+pub(super) async fn require_absent(cx: &ExecContext<'_>, codec: &TableCodec, keys: &[Bytes]) -> SqlResult<()> {
+    let duplicate = |key: &[u8]| violation::duplicate(cx.host, &cx.eval.text, codec.table(), codec, key);
+    if keys.len() > 1 {
+        let mut seen = HashSet::with_capacity(keys.len());
+        if let Some(twice) = keys.iter().find(|key| !seen.insert(*key)) {
+            return Err(duplicate(twice));
+        }
+    }
+    let found = kv::get_many(cx, keys, Some(EXCLUSIVE)).await?;
+    match keys.iter().zip(found).find(|(_, value)| value.is_some()) {
+        Some((key, _)) => Err(duplicate(key)),
+        None => Ok(()),
+    }
+}
+
+/// Writes a new row and its index entries.
+pub(super) async fn insert_row(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    row: &[Datum],
+    row_key: Bytes,
+    uniqueness: Uniqueness,
+) -> SqlResult<()> {
+    for index in codec.secondary() {
+        let (entry, must_be_new) = entry(codec, index, row, &row_key)?;
+        put(cx, codec, entry, must_be_new, uniqueness).await?;
+    }
+    let value = codec.row_value(row)?;
+    put(cx, codec, Entry { key: row_key, value }, !has_hidden_key(codec), uniqueness).await
+}
+
+async fn put(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    entry: Entry,
+    must_be_new: bool,
+    uniqueness: Uniqueness,
+) -> SqlResult<()> {
+    let result = if must_be_new && uniqueness == Uniqueness::Conditional {
+        kv::put_if_absent(cx, &entry.key, entry.value).await
+    } else {
+        kv::put(cx, &entry.key, entry.value).await
+    };
+    violation::write_error(cx, codec, result)
+}
+
+/// Removes a row and its index entries.
+pub(super) async fn delete_row(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    row: &[Datum],
+    row_key: Bytes,
+) -> SqlResult<()> {
+    for index in codec.secondary() {
+        let key = codec.index_entry(index, row, &row_key)?.key;
+        violation::write_error(cx, codec, kv::delete(cx, &key).await)?;
+    }
+    violation::write_error(cx, codec, kv::delete(cx, &row_key).await)
+}
+
+/// A row before and after an update.
+pub(super) struct Change {
+    /// Key before.
+    pub old_key: Bytes,
+    /// Full row before.
+    pub old: Row,
+    /// Key after.
+    pub new_key: Bytes,
+    /// Full row after.
+    pub new: Row,
+}
+
+impl Change {
+    pub fn new(codec: &TableCodec, old: Row, new: Row) -> SqlResult<Self> {
+        Ok(Change { old_key: codec.row_key(&old)?, new_key: codec.row_key(&new)?, old, new })
+    }
+}
+
+/// What an update writes and removes for one row.
+#[derive(Default)]
+struct Steps {
+    gone: Vec<Bytes>,
+    put: Vec<Entry>,
+    /// Keys among `put` that must not exist.
+    fresh: Vec<Bytes>,
+}
+
+fn steps(codec: &TableCodec, touched: &[usize], change: &Change, steps: &mut Steps) -> SqlResult<()> {
+    let moved = change.old_key != change.new_key;
+    for (position, index) in codec.secondary().iter().enumerate() {
+        if !moved && !touched.contains(&position) {
+            continue;
+        }
+        let before = codec.index_entry(index, &change.old, &change.old_key)?;
+        let (after, must_be_new) = entry(codec, index, &change.new, &change.new_key)?;
+        if before == after {
+            continue;
+        }
+        if before.key != after.key {
+            steps.gone.push(before.key);
+            if must_be_new {
+                steps.fresh.push(after.key.clone());
+            }
+        }
+        steps.put.push(after);
+    }
+    if moved {
+        steps.gone.push(change.old_key.clone());
+        steps.fresh.push(change.new_key.clone());
+    }
+    steps.put.push(Entry { key: change.new_key.clone(), value: codec.row_value(&change.new)? });
+    Ok(())
+}
+
+/// Writes updated rows: all that goes, then the check of what must be new, then all that comes.
+/// `touched` are the positions of the secondary indexes with a changed column.
+pub(super) async fn update_rows(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    touched: &[usize],
+    changes: &[Change],
+) -> SqlResult<()> {
+    let mut all = Steps::default();
+    for change in changes {
+        steps(codec, touched, change, &mut all)?;
+    }
+    for key in all.gone {
+        violation::write_error(cx, codec, kv::delete(cx, &key).await)?;
+    }
+    if !all.fresh.is_empty() {
+        require_absent(cx, codec, &all.fresh).await?;
+    }
+    for entry in all.put {
+        violation::write_error(cx, codec, kv::put(cx, &entry.key, entry.value).await)?;
+    }
+    Ok(())
+}
+
+/// Positions of the secondary indexes that have one of these columns (positions in the full row).
+pub(super) fn touched_indexes(codec: &TableCodec, columns: &[usize]) -> Vec<usize> {
+    let has = |index: &IndexCodec| index.columns.iter().any(|column| columns.contains(&column.position));
+    (0..).zip(codec.secondary()).filter(|(_, index)| has(index)).map(|(position, _)| position).collect()
+}

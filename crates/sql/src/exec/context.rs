@@ -1,0 +1,272 @@
+//! What an execution is given: transaction, parameters, session values, limits.
+
+use crate::catalog::descriptor::TableDescriptor;
+use crate::plan::{Expr, Plan};
+use crate::table::CodecCache;
+use async_trait::async_trait;
+use kv_client::Txn;
+use parking_lot::Mutex;
+use sql_types::functions::{EvalContext, Function};
+use sql_types::{Datum, Oid, Row, SqlError, SqlResult, SqlState};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Operators yield to the runtime and look for a cancellation after at most this many rows.
+pub const YIELD_ROWS: usize = 1024;
+
+/// Everything an execution needs that the plan does not hold. Cheap to make; one per pull.
+#[derive(Clone, Copy)]
+pub struct ExecContext<'a> {
+    /// The transaction.
+    pub txn: &'a Txn,
+    /// Session values that functions depend on: time, time zone, user…
+    pub eval: &'a EvalContext<'a>,
+    /// Values of `$1…`.
+    pub params: &'a [Datum],
+    /// Catalog and sequences.
+    pub host: &'a dyn ExecHost,
+    /// Compiled row layouts, shared by the sessions of the node.
+    pub codecs: &'a CodecCache,
+    /// Memory the statement may use.
+    pub memory: &'a MemoryBudget,
+    /// Set when the statement shall end early.
+    pub cancel: &'a CancelFlag,
+    /// Where EXPLAIN ANALYZE collects what operators did.
+    pub stats: Option<&'a PlanStats>,
+    /// The statement is a transaction of its own: uniqueness may be checked by the commit (see
+    /// [`crate::dml::commit_error`]).
+    pub implicit_commit: bool,
+    /// READ COMMITTED semantics are in force or not; kept for lock waits of later isolation levels.
+    pub serializable: bool,
+}
+
+/// What the engine asks of the catalog and of sequences; implemented by the session.
+#[async_trait]
+pub trait ExecHost: Send + Sync {
+    /// Rows of a computed catalog table, by `schema.name`.
+    async fn system_rows(&self, name: &'static str) -> SqlResult<Vec<Row>>;
+    /// Advances a sequence.
+    async fn next_value(&self, sequence: Oid) -> SqlResult<i64>;
+    /// Sets a sequence.
+    async fn set_value(&self, sequence: Oid, value: i64, is_called: bool) -> SqlResult<i64>;
+    /// Runs a function that waits or has effects ([`Function::external`]): `pg_sleep`,
+    /// `pg_advisory_lock`. Strict ones are not called with NULL.
+    async fn call_external(
+        &self,
+        function: &Function,
+        args: &[Datum],
+        eval: &EvalContext<'_>,
+    ) -> SqlResult<Datum>;
+    /// A table by OID, in the statement's catalog snapshot.
+    fn table(&self, oid: Oid) -> Option<Arc<TableDescriptor>>;
+    /// The foreign keys of other tables (and of the table itself) that refer to a table: the referring
+    /// table and the position of the key in its `foreign_keys`.
+    fn referencing(&self, oid: Oid) -> Vec<(Arc<TableDescriptor>, usize)>;
+    /// Name of a schema, for the fields of error messages.
+    fn schema_name(&self, oid: Oid) -> Option<String>;
+    /// The CHECK constraints of a table over its full row, for changes that foreign keys cascade.
+    fn checks(&self, table: &Arc<TableDescriptor>) -> SqlResult<Arc<Vec<(Arc<str>, Expr)>>>;
+    /// The default of a column over an empty row (`NULL` if it has none), for `SET DEFAULT`.
+    fn column_default(&self, table: &Arc<TableDescriptor>, column: u32) -> SqlResult<Expr>;
+}
+
+/// Ends a statement early. Shared between the session's task and whoever cancels it.
+#[derive(Debug, Default)]
+pub struct CancelFlag(AtomicU8);
+
+impl CancelFlag {
+    const NONE: u8 = 0;
+    const REQUEST: u8 = 1;
+    const TIMEOUT: u8 = 2;
+    const SHUTDOWN: u8 = 3;
+
+    /// A flag that is not set.
+    pub const fn new() -> Self {
+        CancelFlag(AtomicU8::new(Self::NONE))
+    }
+
+    /// The user asked for it.
+    pub fn cancel(&self) {
+        self.0.store(Self::REQUEST, Ordering::Relaxed);
+    }
+
+    /// `statement_timeout` passed.
+    pub fn time_out(&self) {
+        self.0.store(Self::TIMEOUT, Ordering::Relaxed);
+    }
+
+    /// The node is going away.
+    pub fn shut_down(&self) {
+        self.0.store(Self::SHUTDOWN, Ordering::Relaxed);
+    }
+
+    /// Makes the flag ready for the next statement.
+    pub fn reset(&self) {
+        self.0.store(Self::NONE, Ordering::Relaxed);
+    }
+
+    /// Whether the statement shall end.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != Self::NONE
+    }
+
+    /// Fails if the statement shall end.
+    pub fn check(&self) -> SqlResult<()> {
+        match self.0.load(Ordering::Relaxed) {
+            Self::NONE => Ok(()),
+            reason => Err(Self::error(reason)),
+        }
+    }
+
+    #[cold]
+    fn error(reason: u8) -> SqlError {
+        match reason {
+            Self::TIMEOUT => {
+                SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
+            }
+            Self::SHUTDOWN => SqlError::new(
+                SqlState::ADMIN_SHUTDOWN,
+                "terminating connection due to administrator command",
+            ),
+            _ => SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"),
+        }
+    }
+}
+
+/// Memory one statement may use, counted in estimated bytes. Clones share the count.
+#[derive(Clone, Debug)]
+pub struct MemoryBudget(Arc<Counted>);
+
+#[derive(Debug)]
+struct Counted {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl MemoryBudget {
+    /// What a statement gets unless the session says otherwise.
+    pub const DEFAULT_BYTES: usize = 256 << 20;
+
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        MemoryBudget(Arc::new(Counted { limit, used: AtomicUsize::new(0) }))
+    }
+
+    fn take(&self, bytes: usize) -> SqlResult<()> {
+        let used = self.0.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if used <= self.0.limit {
+            return Ok(());
+        }
+        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+        Err(self.exhausted(bytes))
+    }
+
+    #[cold]
+    fn exhausted(&self, bytes: usize) -> SqlError {
+        SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
+            .with_detail(format!(
+                "The statement needs {bytes} bytes beyond the {} it may use.",
+                self.0.limit
+            ))
+            .with_hint("Return or sort fewer rows, or add an index that gives the order wanted.")
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> usize {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// The limit.
+    pub fn limit(&self) -> usize {
+        self.0.limit
+    }
+}
+
+impl Default for MemoryBudget {
+    fn default() -> Self {
+        MemoryBudget::new(Self::DEFAULT_BYTES)
+    }
+}
+
+/// Bytes an operator holds of a budget; dropping it gives them back.
+#[derive(Debug, Default)]
+pub struct Reservation {
+    budget: Option<MemoryBudget>,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Takes further bytes, or fails with 53200.
+    pub fn grow(&mut self, budget: &MemoryBudget, bytes: usize) -> SqlResult<()> {
+        self.budget.get_or_insert_with(|| budget.clone()).take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives everything back.
+    pub fn release(&mut self) {
+        if let Some(budget) = &self.budget {
+            budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+        self.bytes = 0;
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// What one operator did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OperatorStats {
+    /// Rows it returned.
+    pub rows: u64,
+    /// Times it was started (a sub-plan starts once per outer row).
+    pub loops: u64,
+    /// Time spent in it and below it.
+    pub time: Duration,
+    /// Rows that its own filter removed.
+    pub removed: u64,
+    /// Estimated bytes it kept at its peak.
+    pub memory: u64,
+}
+
+/// What the operators of a plan did, by the address of their plan node.
+#[derive(Debug, Default)]
+pub struct PlanStats {
+    nodes: Mutex<HashMap<usize, OperatorStats>>,
+}
+
+impl PlanStats {
+    /// What the operator of a plan node did.
+    pub fn of(&self, plan: &Plan) -> OperatorStats {
+        self.nodes.lock().get(&Self::key(plan)).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn update(&self, plan: &Plan, change: impl FnOnce(&mut OperatorStats)) {
+        change(self.nodes.lock().entry(Self::key(plan)).or_default());
+    }
+
+    fn key(plan: &Plan) -> usize {
+        std::ptr::from_ref(plan) as usize
+    }
+}
+
+impl ExecContext<'_> {
+    /// Lets other tasks run and ends the statement if it was cancelled. Operators call it between
+    /// batches of work that needed no waiting.
+    pub async fn pause(&self) -> SqlResult<()> {
+        self.cancel.check()?;
+        tokio::task::yield_now().await;
+        self.cancel.check()
+    }
+}

@@ -1,0 +1,497 @@
+//! Joins: nested loops, plain, lateral or by index look-up, and hash joins.
+
+use super::eval::{eval, is_true};
+use super::hash_key::{KEY_OVERHEAD, KeyTable};
+use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, drain};
+use super::relation::row_bytes;
+use super::scan::PointLookup;
+use super::scope::Scope;
+use super::{ExecContext, Reservation};
+use crate::plan::{Expr, JoinKind, Plan};
+use async_trait::async_trait;
+use sql_types::{Datum, Row, SqlResult};
+
+fn pair(left: &[Datum], right: &[Datum]) -> Row {
+    let mut row = Row::with_capacity(left.len() + right.len());
+    row.extend_from_slice(left);
+    row.extend_from_slice(right);
+    row
+}
+
+fn padded_left(mut left: Row, right_width: usize) -> Row {
+    left.resize(left.len() + right_width, Datum::Null);
+    left
+}
+
+fn padded_right(left_width: usize, right: &[Datum]) -> Row {
+    let mut row = vec![Datum::Null; left_width];
+    row.extend_from_slice(right);
+    row
+}
+
+/// Whether a pair satisfies what else the join wants.
+fn accepts(on: Option<&Expr>, pair: &[Datum], scope: &Scope<'_>, cx: &ExecContext<'_>) -> SqlResult<bool> {
+    match on {
+        None => Ok(true),
+        Some(on) => is_true(on, pair, &scope.env(cx)),
+    }
+}
+
+/// Where a nested loop takes the right rows of a left row from.
+enum Right<'p> {
+    /// All rows, read once, and which of them found a partner (for RIGHT and FULL).
+    Kept { rows: Vec<Row>, matched: Vec<bool> },
+    /// Nothing read yet of what will be kept.
+    Unread,
+    /// Run anew for each left row.
+    Lateral,
+    /// At most one row, found by its key; fetched for a batch of left rows at once.
+    Lookup(PointLookup<'p>),
+}
+
+/// The left row a nested loop is at.
+struct Current<'p> {
+    row: Row,
+    matched: bool,
+    rows: RightRows<'p>,
+}
+
+enum RightRows<'p> {
+    /// Position in the kept rows.
+    Kept(usize),
+    Running(BoxOperator<'p>, std::vec::IntoIter<Row>),
+    Fetched(Option<Row>),
+}
+
+/// For each left row, all right rows.
+pub(crate) struct NestedLoop<'p> {
+    kind: JoinKind,
+    left: BoxOperator<'p>,
+    right_plan: &'p Plan,
+    right: Right<'p>,
+    on: Option<&'p Expr>,
+    scope: Scope<'p>,
+    left_width: usize,
+    pending: std::vec::IntoIter<Row>,
+    /// Right rows of the pending left rows, for look-ups.
+    fetched: std::vec::IntoIter<Option<Row>>,
+    current: Option<Current<'p>>,
+    left_done: bool,
+    /// RIGHT and FULL: next right row to look at for want of a partner.
+    leftover: usize,
+    memory: Reservation,
+}
+
+impl<'p> NestedLoop<'p> {
+    pub fn new(
+        kind: JoinKind,
+        lateral: bool,
+        left: &'p Plan,
+        right: &'p Plan,
+        on: Option<&'p Expr>,
+        scope: &Scope<'p>,
+    ) -> SqlResult<Self> {
+        let source = match PointLookup::of(right, scope).filter(|_| lateral) {
+            Some(lookup) => Right::Lookup(lookup),
+            None if lateral => Right::Lateral,
+            None => Right::Unread,
+        };
+        Ok(NestedLoop {
+            kind,
+            left: build(left, scope)?,
+            right_plan: right,
+            right: source,
+            on,
+            scope: scope.clone(),
+            left_width: left.columns.len(),
+            pending: Vec::new().into_iter(),
+            fetched: Vec::new().into_iter(),
+            current: None,
+            left_done: false,
+            leftover: 0,
+            memory: Reservation::default(),
+        })
+    }
+
+    fn keeps_unmatched_right(&self) -> bool {
+        matches!(self.kind, JoinKind::Right | JoinKind::Full)
+    }
+
+    /// Moves on to the next left row; false if there is none.
+    async fn advance(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<bool> {
+        if self.pending.len() == 0 {
+            if self.left_done {
+                return Ok(false);
+            }
+            let want = if matches!(self.right, Right::Lookup(_)) { want.max(128) } else { want };
+            match self.left.next(cx, want.min(BATCH_ROWS)).await? {
+                Some(batch) => {
+                    if let Right::Lookup(lookup) = &mut self.right {
+                        self.fetched = lookup.fetch(&batch, &self.scope, cx).await?.into_iter();
+                    }
+                    self.pending = batch.into_iter();
+                }
+                None => {
+                    self.left_done = true;
+                    return Ok(false);
+                }
+            }
+        }
+        let Some(row) = self.pending.next() else { return Ok(false) };
+        if matches!(self.right, Right::Unread) {
+            let mut right = build(self.right_plan, &self.scope)?;
+            let rows = drain(&mut right, cx, &mut self.memory).await?;
+            let matched = if self.keeps_unmatched_right() { vec![false; rows.len()] } else { Vec::new() };
+            self.right = Right::Kept { rows, matched };
+        }
+        let rows = match &self.right {
+            Right::Lateral => {
+                let operator = build(self.right_plan, &self.scope.with_row(row.clone()))?;
+                RightRows::Running(operator, Vec::new().into_iter())
+            }
+            Right::Lookup(_) => RightRows::Fetched(self.fetched.next().flatten()),
+            Right::Kept { .. } | Right::Unread => RightRows::Kept(0),
+        };
+        self.current = Some(Current { row, matched: false, rows });
+        Ok(true)
+    }
+
+    /// Adds the results of the current left row to `out` until the row is done (true) or enough are
+    /// there (false).
+    async fn step(&mut self, cx: &ExecContext<'_>, want: usize, out: &mut Batch) -> SqlResult<bool> {
+        let Some(current) = &mut self.current else { return Ok(true) };
+        let mut tested = 0_usize;
+        while out.len() < want {
+            tested += 1;
+            if tested.is_multiple_of(BATCH_ROWS) {
+                cx.pause().await?;
+            }
+            let (candidate, position) = match &mut current.rows {
+                RightRows::Kept(position) => {
+                    let Right::Kept { rows, .. } = &self.right else { return Ok(true) };
+                    let Some(right) = rows.get(*position) else { break };
+                    *position += 1;
+                    (pair(&current.row, right), Some(*position - 1))
+                }
+                RightRows::Running(operator, rows) => match rows.next() {
+                    Some(right) => (pair(&current.row, &right), None),
+                    None => match operator.next(cx, want).await? {
+                        Some(batch) => {
+                            *rows = batch.into_iter();
+                            continue;
+                        }
+                        None => break,
+                    },
+                },
+                RightRows::Fetched(right) => match right.take() {
+                    Some(right) => (pair(&current.row, &right), None),
+                    None => break,
+                },
+            };
+            if !accepts(self.on, &candidate, &self.scope, cx)? {
+                continue;
+            }
+            current.matched = true;
+            match self.kind {
+                JoinKind::Semi => {
+                    out.push(std::mem::take(&mut current.row));
+                    return Ok(true);
+                }
+                JoinKind::Anti => return Ok(true),
+                _ => out.push(candidate),
+            }
+            if let (Some(position), Right::Kept { matched, .. }) = (position, &mut self.right)
+                && let Some(matched) = matched.get_mut(position)
+            {
+                *matched = true;
+            }
+        }
+        if out.len() >= want && !matches!(current.rows, RightRows::Fetched(None)) {
+            return Ok(false);
+        }
+        if !current.matched {
+            let row = std::mem::take(&mut current.row);
+            match self.kind {
+                JoinKind::Anti => out.push(row),
+                JoinKind::Left | JoinKind::Full => out.push(padded_left(row, self.right_plan.columns.len())),
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    async fn unmatched_right(&mut self, cx: &ExecContext<'_>, want: usize, out: &mut Batch) -> SqlResult<()> {
+        if matches!(self.right, Right::Unread) {
+            // There was no left row at all.
+            let mut right = build(self.right_plan, &self.scope)?;
+            let rows = drain(&mut right, cx, &mut self.memory).await?;
+            self.right = Right::Kept { matched: vec![false; rows.len()], rows };
+        }
+        let Right::Kept { rows, matched } = &self.right else { return Ok(()) };
+        while out.len() < want
+            && let (Some(row), Some(matched)) = (rows.get(self.leftover), matched.get(self.leftover))
+        {
+            self.leftover += 1;
+            if !matched {
+                out.push(padded_right(self.left_width, row));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Operator for NestedLoop<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        let want = want.clamp(1, BATCH_ROWS);
+        let mut out = Batch::new();
+        let mut rounds = 0_usize;
+        while out.len() < want {
+            if self.current.is_some() {
+                if !self.step(cx, want, &mut out).await? {
+                    break;
+                }
+                self.current = None;
+            }
+            rounds += 1;
+            if rounds.is_multiple_of(BATCH_ROWS) {
+                cx.pause().await?;
+            }
+            // Rows already found are returned before waiting for more of the left side.
+            if self.pending.len() == 0 && !out.is_empty() && !self.left_done {
+                break;
+            }
+            if !self.advance(cx, want).await? {
+                if self.keeps_unmatched_right() {
+                    self.unmatched_right(cx, want, &mut out).await?;
+                }
+                break;
+            }
+        }
+        Ok((!out.is_empty()).then_some(out))
+    }
+}
+
+const NO_ROW: u32 = u32::MAX;
+
+/// The rows of the right side of a hash join.
+struct BuildSide {
+    keys: KeyTable,
+    /// By key: its first row.
+    first: Vec<u32>,
+    /// By row: the next row with the same key.
+    next: Vec<u32>,
+    rows: Vec<Row>,
+    matched: Vec<bool>,
+}
+
+impl BuildSide {
+    /// The first row with a key.
+    fn find(&self, key: &[Datum]) -> u32 {
+        if key.iter().any(Datum::is_null) {
+            return NO_ROW;
+        }
+        self.keys.find(key).map_or(NO_ROW, |position| self.first[position])
+    }
+}
+
+/// The left row a hash join is at.
+struct Probe {
+    row: Row,
+    matched: bool,
+    /// Next right row to look at.
+    candidate: u32,
+}
+
+/// A hash table over the right side, probed by each left row.
+pub(crate) struct HashJoin<'p> {
+    kind: JoinKind,
+    keys: &'p [(Expr, Expr)],
+    left: BoxOperator<'p>,
+    right: BoxOperator<'p>,
+    on: Option<&'p Expr>,
+    scope: Scope<'p>,
+    widths: (usize, usize),
+    table: Option<BuildSide>,
+    pending: std::vec::IntoIter<Row>,
+    current: Option<Probe>,
+    left_done: bool,
+    leftover: usize,
+    memory: Reservation,
+}
+
+impl<'p> HashJoin<'p> {
+    pub fn new(
+        kind: JoinKind,
+        keys: &'p [(Expr, Expr)],
+        left: &'p Plan,
+        right: &'p Plan,
+        on: Option<&'p Expr>,
+        scope: &Scope<'p>,
+    ) -> SqlResult<Self> {
+        Ok(HashJoin {
+            kind,
+            keys,
+            left: build(left, scope)?,
+            right: build(right, scope)?,
+            on,
+            scope: scope.clone(),
+            widths: (left.columns.len(), right.columns.len()),
+            table: None,
+            pending: Vec::new().into_iter(),
+            current: None,
+            left_done: false,
+            leftover: 0,
+            memory: Reservation::default(),
+        })
+    }
+
+    async fn read_right(&mut self, cx: &ExecContext<'_>) -> SqlResult<BuildSide> {
+        let mut side = BuildSide {
+            keys: KeyTable::new(),
+            first: Vec::new(),
+            next: Vec::new(),
+            rows: Vec::new(),
+            matched: Vec::new(),
+        };
+        let keeps_all = matches!(self.kind, JoinKind::Right | JoinKind::Full);
+        let mut key = Row::new();
+        while let Some(batch) = self.right.next(cx, BATCH_ROWS).await? {
+            let mut bytes = 0;
+            for row in batch {
+                key.clear();
+                {
+                    let env = self.scope.env(cx);
+                    for (_, right) in self.keys {
+                        key.push(eval(right, &row, &env)?);
+                    }
+                }
+                let null = key.iter().any(Datum::is_null);
+                if null && !keeps_all {
+                    continue;
+                }
+                let index = side.rows.len() as u32;
+                bytes += row_bytes(&row) + 8;
+                side.next.push(NO_ROW);
+                if !null {
+                    let (position, new) = side.keys.insert(&key, || key.clone());
+                    if new {
+                        bytes += row_bytes(&key) + KEY_OVERHEAD;
+                        side.first.push(index);
+                    } else {
+                        side.next[index as usize] = std::mem::replace(&mut side.first[position], index);
+                    }
+                }
+                side.rows.push(row);
+            }
+            self.memory.grow(cx.memory, bytes)?;
+            cx.pause().await?;
+        }
+        if keeps_all {
+            side.matched = vec![false; side.rows.len()];
+        }
+        Ok(side)
+    }
+
+    fn probe(&self, side: &BuildSide, row: Row, key: &mut Row, cx: &ExecContext<'_>) -> SqlResult<Probe> {
+        key.clear();
+        let env = self.scope.env(cx);
+        for (left, _) in self.keys {
+            key.push(eval(left, &row, &env)?);
+        }
+        Ok(Probe { row, matched: false, candidate: side.find(key) })
+    }
+
+    /// Adds the results of the current left row; false if `out` filled up before the row was done.
+    fn step(&mut self, side: &mut BuildSide, cx: &ExecContext<'_>, want: usize, out: &mut Batch) -> SqlResult<bool> {
+        let Some(current) = &mut self.current else { return Ok(true) };
+        while current.candidate != NO_ROW {
+            if out.len() >= want {
+                return Ok(false);
+            }
+            let index = current.candidate as usize;
+            current.candidate = side.next[index];
+            let row_only = matches!(self.kind, JoinKind::Semi | JoinKind::Anti);
+            let candidate =
+                if row_only && self.on.is_none() { Row::new() } else { pair(&current.row, &side.rows[index]) };
+            if !accepts(self.on, &candidate, &self.scope, cx)? {
+                continue;
+            }
+            current.matched = true;
+            if let Some(matched) = side.matched.get_mut(index) {
+                *matched = true;
+            }
+            match self.kind {
+                JoinKind::Semi => {
+                    out.push(std::mem::take(&mut current.row));
+                    return Ok(true);
+                }
+                JoinKind::Anti => return Ok(true),
+                _ => out.push(candidate),
+            }
+        }
+        if !current.matched {
+            let row = std::mem::take(&mut current.row);
+            match self.kind {
+                JoinKind::Anti => out.push(row),
+                JoinKind::Left | JoinKind::Full => out.push(padded_left(row, self.widths.1)),
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn unmatched_right(&mut self, side: &BuildSide, want: usize, out: &mut Batch) {
+        while out.len() < want
+            && let (Some(row), Some(matched)) = (side.rows.get(self.leftover), side.matched.get(self.leftover))
+        {
+            self.leftover += 1;
+            if !matched {
+                out.push(padded_right(self.widths.0, row));
+            }
+        }
+    }
+
+    async fn fill(&mut self, side: &mut BuildSide, cx: &ExecContext<'_>, want: usize) -> SqlResult<Batch> {
+        let mut out = Batch::new();
+        let mut key = Row::new();
+        while out.len() < want {
+            if self.current.is_some() {
+                if !self.step(side, cx, want, &mut out)? {
+                    break;
+                }
+                self.current = None;
+            }
+            if let Some(row) = self.pending.next() {
+                self.current = Some(self.probe(side, row, &mut key, cx)?);
+                continue;
+            }
+            if self.left_done {
+                self.unmatched_right(side, want, &mut out);
+                break;
+            }
+            if !out.is_empty() {
+                break;
+            }
+            match self.left.next(cx, BATCH_ROWS).await? {
+                Some(batch) => self.pending = batch.into_iter(),
+                None => self.left_done = true,
+            }
+            cx.pause().await?;
+        }
+        Ok(out)
+    }
+}
+
+#[async_trait]
+impl Operator for HashJoin<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        let mut side = match self.table.take() {
+            Some(side) => side,
+            None => self.read_right(cx).await?,
+        };
+        let result = self.fill(&mut side, cx, want.clamp(1, BATCH_ROWS)).await;
+        self.table = Some(side);
+        result.map(|out| (!out.is_empty()).then_some(out))
+    }
+}

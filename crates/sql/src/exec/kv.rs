@@ -1,0 +1,79 @@
+//! Reads and writes of the statement's transaction, as operators use them.
+
+use super::{ExecContext, kv_error};
+use crate::plan::RowLock;
+use bytes::Bytes;
+use kv_api::{KvError, Span};
+use kv_client::{ReadOptions, ScanOptions};
+use sql_types::SqlResult;
+
+/// Entries of an index, and where to go on.
+pub(crate) struct Page {
+    pub rows: Vec<(Bytes, Bytes)>,
+    pub resume: Option<Span>,
+}
+
+fn read(lock: Option<RowLock>) -> ReadOptions {
+    lock.map_or_else(ReadOptions::default, |lock| ReadOptions { lock: lock.strength, wait: lock.wait })
+}
+
+/// The value of a key.
+pub(crate) async fn get(cx: &ExecContext<'_>, key: &Bytes, lock: Option<RowLock>) -> SqlResult<Option<Bytes>> {
+    cx.txn.get(key, read(lock)).await.map_err(kv_error)
+}
+
+/// The values of keys, in their order.
+pub(crate) async fn get_many(
+    cx: &ExecContext<'_>,
+    keys: &[Bytes],
+    lock: Option<RowLock>,
+) -> SqlResult<Vec<Option<Bytes>>> {
+    match keys {
+        [] => Ok(Vec::new()),
+        [key] => Ok(vec![get(cx, key, lock).await?]),
+        _ => cx.txn.get_many(keys, read(lock)).await.map_err(kv_error),
+    }
+}
+
+/// The first entries of a span, about `limit` of them.
+pub(crate) async fn scan_page(
+    cx: &ExecContext<'_>,
+    span: &Span,
+    reverse: bool,
+    limit: usize,
+    lock: Option<RowLock>,
+) -> SqlResult<Page> {
+    let options = ScanOptions { reverse, limit: limit as u64, target_bytes: PAGE_BYTES, read: read(lock) };
+    let page = cx.txn.scan(span, options).await.map_err(kv_error)?;
+    Ok(Page { rows: page.rows, resume: page.resume })
+}
+
+/// Bytes after which a page ends.
+const PAGE_BYTES: u64 = 1 << 20;
+
+/// Writes a value.
+pub(crate) async fn put(cx: &ExecContext<'_>, key: &[u8], value: Bytes) -> Result<(), KvError> {
+    cx.txn.put(key, value)?;
+    make_room(cx).await
+}
+
+/// Writes a value to a key that must not exist; the flush or commit that writes it finds out.
+pub(crate) async fn put_if_absent(cx: &ExecContext<'_>, key: &[u8], value: Bytes) -> Result<(), KvError> {
+    cx.txn.put_if_absent(key, value)?;
+    make_room(cx).await
+}
+
+/// Removes a key.
+pub(crate) async fn delete(cx: &ExecContext<'_>, key: &[u8]) -> Result<(), KvError> {
+    cx.txn.delete(key)?;
+    make_room(cx).await
+}
+
+/// Sends the buffered writes, so that conditions among them are checked.
+pub(crate) async fn flush(cx: &ExecContext<'_>) -> Result<(), KvError> {
+    cx.txn.flush().await
+}
+
+async fn make_room(cx: &ExecContext<'_>) -> Result<(), KvError> {
+    cx.txn.flush_if_large().await
+}

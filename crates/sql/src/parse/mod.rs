@@ -1,0 +1,247 @@
+//! Text to statements.
+//!
+//! [`parse`] splits a query string into statements, parses each with `sqlparser`'s PostgreSQL
+//! dialect, and says of which kind it is. Forms of PostgreSQL's that `sqlparser` lacks are rewritten
+//! in the token stream first ([`rewrite`]); a utility statement it cannot parse at all is passed on as
+//! its tokens ([`Ast::Tokens`]) for the catalog code to try.
+//!
+//! # Rules
+//!
+//! * No text can exhaust the stack: nesting is bounded before parsing ([`MAX_NESTING`],
+//!   [`MAX_CHAIN`]), a deeper statement fails with 54001.
+//! * Errors carry PostgreSQL's words and the position in characters in the whole query string.
+//! * Statements `sqlparser` knows from other databases (`USE`, `PRAGMA`, `SHOW TABLES`) are syntax
+//!   errors here.
+//!
+//! # What is missing
+//!
+//! `EXCLUDE` in window frames, `ON CONFLICT` over expressions or with a predicate, `TABLESAMPLE`,
+//! JSON_TABLE and XML.
+
+mod classify;
+mod error;
+mod limits;
+mod rewrite;
+pub(crate) use rewrite::{ROWS_FROM, SYMMETRIC, VARIADIC};
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use classify::StatementKind;
+pub use limits::{MAX_CHAIN, MAX_NESTING};
+pub use source::Source;
+
+use sql_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use std::sync::Arc;
+
+/// Longest query string taken, in bytes.
+pub const MAX_TEXT: usize = 64 << 20;
+
+/// How deep the parser itself may recurse; nesting is bounded before.
+const PARSER_DEPTH: usize = 4 * MAX_NESTING;
+
+/// What was parsed.
+#[derive(Clone, Debug)]
+pub enum Ast {
+    /// A statement.
+    Sql(Box<ast::Statement>),
+    /// The tokens (without blanks and comments) of a utility statement that `sqlparser` does not
+    /// know, and the error to report if nobody else does either.
+    Tokens(Vec<Token>, SqlError),
+}
+
+/// One statement of a query string.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// Its text, without the semicolon.
+    pub text: Arc<str>,
+    /// The query string it was part of, to which positions refer.
+    pub source: Source,
+    /// Its kind.
+    pub kind: StatementKind,
+    /// What it says.
+    pub ast: Ast,
+    /// Markers that the AST has no place for.
+    pub marks: Marks,
+    /// Number of the highest parameter (`$n`).
+    pub parameters: usize,
+}
+
+/// What [`rewrite`] took out of the token stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// `OVERRIDING SYSTEM VALUE` (`Some(true)`) or `OVERRIDING USER VALUE` of an INSERT.
+    pub overriding: Option<bool>,
+    /// `DEFERRABLE` of a transaction.
+    pub deferrable: bool,
+}
+
+impl Statement {
+    /// The AST, or the error that `sqlparser` had.
+    pub fn sql(&self) -> SqlResult<&ast::Statement> {
+        match &self.ast {
+            Ast::Sql(statement) => Ok(statement),
+            Ast::Tokens(_, error) => Err(error.clone()),
+        }
+    }
+}
+
+/// Parses a query string into its statements; none for blanks and comments.
+pub fn parse(text: &str) -> SqlResult<Vec<Statement>> {
+    if text.len() > MAX_TEXT {
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "query string is too long")
+            .with_detail(format!("It has {} bytes; {MAX_TEXT} are allowed.", text.len())));
+    }
+    if text.contains('\0') {
+        return Err(SqlError::new(
+            SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+            "invalid byte sequence for encoding \"UTF8\": 0x00",
+        ));
+    }
+    let source = Source::new(text);
+    let tokens = tokenize(&source)?;
+    let mut statements = Vec::new();
+    for segment in split(tokens) {
+        statements.push(parse_segment(&source, segment)?);
+    }
+    Ok(statements)
+}
+
+/// Parses a query string that must hold exactly one statement.
+pub fn parse_one(text: &str) -> SqlResult<Statement> {
+    let mut statements = parse(text)?;
+    match (statements.pop(), statements.is_empty()) {
+        (Some(statement), true) => Ok(statement),
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "exactly one statement is expected")),
+    }
+}
+
+/// Parses a scalar expression, as defaults and CHECK constraints are stored.
+pub fn parse_expr(text: &str) -> SqlResult<ast::Expr> {
+    let source = Source::new(text);
+    let mut tokens = tokenize(&source)?;
+    limits::check(&tokens)?;
+    rewrite::rewrite(&mut tokens);
+    let mut parser = parser(tokens);
+    let expr = parser.parse_expr().map_err(|error| error::syntax(&source, error))?;
+    expect_end(&source, &parser)?;
+    Ok(expr)
+}
+
+/// Parses the name of a type, as in `CAST`.
+pub fn parse_type(text: &str) -> SqlResult<ast::DataType> {
+    let source = Source::new(text);
+    let tokens = tokenize(&source)?;
+    limits::check(&tokens)?;
+    let mut parser = parser(tokens);
+    let ty = parser.parse_data_type().map_err(|error| error::syntax(&source, error))?;
+    expect_end(&source, &parser)?;
+    Ok(ty)
+}
+
+fn tokenize(source: &Source) -> SqlResult<Vec<TokenWithSpan>> {
+    let dialect = PostgreSqlDialect {};
+    let mut tokens = Vec::with_capacity(source.text().len() / 4);
+    Tokenizer::new(&dialect, source.text())
+        .tokenize_with_location_into_buf(&mut tokens)
+        .map_err(|error| error::token(source, &error))?;
+    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+    Ok(tokens)
+}
+
+fn split(tokens: Vec<TokenWithSpan>) -> Vec<Vec<TokenWithSpan>> {
+    let mut segments = Vec::new();
+    let mut segment = Vec::new();
+    for token in tokens {
+        if token.token == Token::SemiColon {
+            segments.push(std::mem::take(&mut segment));
+        } else {
+            segment.push(token);
+        }
+    }
+    segments.push(segment);
+    segments.retain(|segment| !segment.is_empty());
+    segments
+}
+
+fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
+    const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+    Parser::new(&DIALECT).with_recursion_limit(PARSER_DEPTH).with_tokens_with_locations(tokens)
+}
+
+fn expect_end(source: &Source, parser: &Parser<'_>) -> SqlResult<()> {
+    let next = parser.peek_token();
+    if next.token == Token::EOF { Ok(()) } else { Err(error::near(source, &next)) }
+}
+
+fn parse_segment(source: &Source, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Statement> {
+    limits::check(&tokens)?;
+    let text = source.slice(&tokens);
+    let kind = classify::classify(&tokens).ok_or_else(|| error::near(source, &tokens[0]))?;
+    let parameters = highest_parameter(&tokens)?;
+    let marks = rewrite::rewrite(&mut tokens);
+    let ast = match classify::shortcut(kind, &tokens) {
+        Some(statement) => Ast::Sql(Box::new(statement)),
+        None => parse_tokens(source, kind, tokens)?,
+    };
+    Ok(Statement { text, source: source.clone(), kind, ast, marks, parameters })
+}
+
+fn parse_tokens(source: &Source, kind: StatementKind, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Ast> {
+    if matches!(kind, StatementKind::Vacuum | StatementKind::Do | StatementKind::Utility) {
+        let error = error::near(source, &tokens[0]);
+        return Ok(Ast::Tokens(tokens.into_iter().map(|token| token.token).collect(), error));
+    }
+    if kind == StatementKind::Move {
+        tokens[0].token = Token::make_keyword("FETCH");
+    }
+    let kept = kind.is_utility().then(|| tokens.iter().map(|token| token.token.clone()).collect());
+    let mut parser = parser(tokens);
+    let statement = match kind {
+        StatementKind::Query => parser.parse_query().map(ast::Statement::Query),
+        _ => parser.parse_statement(),
+    };
+    let parsed = statement
+        .map_err(|error| error::syntax(source, error))
+        .and_then(|statement| expect_end(source, &parser).map(|()| statement));
+    match (parsed, kept) {
+        (Ok(statement), _) => Ok(Ast::Sql(Box::new(statement))),
+        (Err(error), Some(tokens)) if error.code == SqlState::SYNTAX_ERROR => Ok(Ast::Tokens(tokens, error)),
+        (Err(error), _) => Err(error),
+    }
+}
+
+fn highest_parameter(tokens: &[TokenWithSpan]) -> SqlResult<usize> {
+    let mut highest = 0;
+    for token in tokens {
+        if let Token::Placeholder(name) = &token.token {
+            highest = highest.max(parameter_number(name)?);
+        }
+    }
+    Ok(highest)
+}
+
+/// The number of a parameter `$n`, from 1.
+pub fn parameter_number(name: &str) -> SqlResult<usize> {
+    name.strip_prefix('$')
+        .and_then(|digits| digits.parse::<usize>().ok())
+        .filter(|number| (1..=65535).contains(number))
+        .ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
+        })
+}
+
+/// Whether a token is this keyword, unquoted.
+fn is_keyword(token: &Token, keyword: Keyword) -> bool {
+    matches!(token, Token::Word(word) if word.keyword == keyword && word.quote_style.is_none())
+}
+
+/// Whether a token is this word (given in lower case), unquoted.
+fn is_word(token: &Token, wanted: &str) -> bool {
+    matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
+}

@@ -1,0 +1,324 @@
+//! [`TableCodec`]: the layout of one table, compiled.
+
+use super::{Projection, literal};
+use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexId, PRIMARY_INDEX, TableDescriptor};
+use bytes::{BufMut, Bytes, BytesMut};
+use kv_api::Span;
+use sql_types::{ColumnType, Datum, Row, SqlError, SqlResult, SqlState, Type, encoding};
+use std::sync::Arc;
+
+/// First byte of a row's value.
+pub const ROW_FORMAT: u8 = 1;
+/// First byte of an index entry's value.
+pub const ENTRY_FORMAT: u8 = 1;
+
+/// A column of an index key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyColumn {
+    /// Position in the full row.
+    pub position: usize,
+    /// Its id.
+    pub id: ColumnId,
+    /// Its type.
+    pub ty: Type,
+    /// Descending.
+    pub descending: bool,
+}
+
+/// The layout of one index.
+#[derive(Clone, Debug)]
+pub struct IndexCodec {
+    /// Its id.
+    pub id: IndexId,
+    /// Whether it is unique.
+    pub unique: bool,
+    /// What all its keys start with.
+    pub prefix: Bytes,
+    /// Its key columns.
+    pub columns: Vec<KeyColumn>,
+}
+
+/// A column kept in the row's value.
+#[derive(Clone, Debug)]
+pub(super) struct ValueColumn {
+    pub position: usize,
+    pub id: ColumnId,
+    pub explicit_null: bool,
+}
+
+/// The layout of one table.
+#[derive(Debug)]
+pub struct TableCodec {
+    table: Arc<TableDescriptor>,
+    indexes: Vec<IndexCodec>,
+    values: Vec<ValueColumn>,
+    /// By position in the full row: what a row without the column has.
+    missing: Vec<Datum>,
+}
+
+/// An index entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its key.
+    pub key: Bytes,
+    /// Its value.
+    pub value: Bytes,
+}
+
+pub(super) fn corrupt(what: &str) -> SqlError {
+    SqlError::new(SqlState::DATA_CORRUPTED, format!("stored data is damaged: {what}"))
+}
+
+impl IndexCodec {
+    fn new(table: &TableDescriptor, index: &IndexDescriptor) -> SqlResult<Self> {
+        let mut prefix = BytesMut::new();
+        kv_api::encoding::encode_u64(table.storage, &mut prefix);
+        kv_api::encoding::encode_u64(u64::from(index.id), &mut prefix);
+        let column = |(id, descending): &(ColumnId, bool)| {
+            let position = table.position(*id).ok_or_else(|| {
+                SqlError::internal(format!("index \"{}\" refers to a missing column", index.name))
+            })?;
+            let ty = table.columns[position].ty.ty;
+            Ok(KeyColumn { position, id: *id, ty, descending: *descending })
+        };
+        let columns = index.columns.iter().map(column).collect::<SqlResult<_>>()?;
+        Ok(IndexCodec { id: index.id, unique: index.unique, prefix: prefix.freeze(), columns })
+    }
+
+    /// All keys of the index.
+    pub fn span(&self) -> Span {
+        Span::new(self.prefix.clone(), kv_api::key::prefix_end(&self.prefix).unwrap_or_default())
+    }
+
+    /// Appends the key columns of a full row.
+    pub fn encode_columns(&self, row: &[Datum], out: &mut BytesMut) -> SqlResult<()> {
+        for column in &self.columns {
+            encoding::encode_key(&row[column.position], column.descending, out)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a key column of a full row is NULL.
+    pub fn has_null(&self, row: &[Datum]) -> bool {
+        self.columns.iter().any(|column| row[column.position].is_null())
+    }
+
+    /// The key columns of a row of this index, of which `key` is the full key. What follows them is
+    /// returned too: the primary key's bytes, or nothing.
+    pub fn decode_columns<'k>(&self, key: &'k [u8]) -> SqlResult<(Row, &'k [u8])> {
+        let mut rest = key.strip_prefix(&self.prefix[..]).ok_or_else(|| corrupt("a key of another index"))?;
+        let decode = |column: &KeyColumn| encoding::decode_key(column.ty, column.descending, &mut rest);
+        let row = self.columns.iter().map(decode).collect::<SqlResult<Row>>()?;
+        Ok((row, rest))
+    }
+}
+
+impl TableCodec {
+    /// Compiles a descriptor.
+    pub fn new(table: Arc<TableDescriptor>) -> SqlResult<Self> {
+        let indexes =
+            table.indexes.iter().map(|index| IndexCodec::new(&table, index)).collect::<SqlResult<Vec<_>>>()?;
+        let primary = indexes
+            .first()
+            .filter(|index| index.id == PRIMARY_INDEX)
+            .ok_or_else(|| SqlError::internal(format!("table \"{}\" has no primary index", table.name)))?;
+        let in_key = |id: ColumnId| primary.columns.iter().any(|column| column.id == id && encoding::key_is_exact(column.ty));
+        let mut values: Vec<ValueColumn> = (0..)
+            .zip(&table.columns)
+            .filter(|(_, column)| !in_key(column.id))
+            .map(|(position, column)| ValueColumn {
+                position,
+                id: column.id,
+                explicit_null: column.added_value.is_some(),
+            })
+            .collect();
+        values.sort_by_key(|column| column.id);
+        let missing = table
+            .columns
+            .iter()
+            .map(|column| column.added_value.as_ref().map_or(Ok(Datum::Null), |text| literal::parse(text, column.ty)))
+            .collect::<SqlResult<_>>()?;
+        Ok(TableCodec { table, indexes, values, missing })
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<TableDescriptor> {
+        &self.table
+    }
+
+    /// The primary index.
+    pub fn primary(&self) -> &IndexCodec {
+        &self.indexes[0]
+    }
+
+    /// The secondary indexes.
+    pub fn secondary(&self) -> &[IndexCodec] {
+        &self.indexes[1..]
+    }
+
+    /// An index by id.
+    pub fn index(&self, id: IndexId) -> SqlResult<&IndexCodec> {
+        self.indexes
+            .iter()
+            .find(|index| index.id == id)
+            .ok_or_else(|| SqlError::internal(format!("table \"{}\" has no index {id}", self.table.name)))
+    }
+
+    /// Type of the column at a position of the full row.
+    pub fn column_type(&self, position: usize) -> ColumnType {
+        self.table.columns[position].ty
+    }
+
+    pub(super) fn missing(&self) -> &[Datum] {
+        &self.missing
+    }
+
+    /// The key of a full row.
+    pub fn row_key(&self, row: &[Datum]) -> SqlResult<Bytes> {
+        let primary = self.primary();
+        let mut key = BytesMut::with_capacity(primary.prefix.len() + 12 * primary.columns.len());
+        key.put_slice(&primary.prefix);
+        primary.encode_columns(row, &mut key)?;
+        check_key(key.freeze(), &self.table.name)
+    }
+
+    /// The key of the row whose primary key columns have these bytes (the end of an index entry).
+    pub fn row_key_of(&self, primary_bytes: &[u8]) -> Bytes {
+        let prefix = &self.primary().prefix;
+        let mut key = BytesMut::with_capacity(prefix.len() + primary_bytes.len());
+        key.put_slice(prefix);
+        key.put_slice(primary_bytes);
+        key.freeze()
+    }
+
+    /// The bytes of the primary key columns within a row's key.
+    pub fn primary_bytes<'k>(&self, row_key: &'k [u8]) -> &'k [u8] {
+        row_key.get(self.primary().prefix.len()..).unwrap_or_default()
+    }
+
+    /// The value of a full row.
+    pub fn row_value(&self, row: &[Datum]) -> SqlResult<Bytes> {
+        let mut out = BytesMut::with_capacity(8 + 12 * self.values.len());
+        out.put_u8(ROW_FORMAT);
+        for column in &self.values {
+            match &row[column.position] {
+                Datum::Null if !column.explicit_null => {}
+                Datum::Null => {
+                    put_varint(column.id as usize, &mut out);
+                    out.put_u8(0);
+                }
+                value => {
+                    put_varint(column.id as usize, &mut out);
+                    put_sized(value, &mut out)?;
+                }
+            }
+        }
+        Ok(out.freeze())
+    }
+
+    /// The entry of a full row in a secondary index. `row_key` is the row's own key.
+    pub fn index_entry(&self, index: &IndexCodec, row: &[Datum], row_key: &[u8]) -> SqlResult<Entry> {
+        let primary_bytes = self.primary_bytes(row_key);
+        let mut key = BytesMut::with_capacity(index.prefix.len() + 12 * index.columns.len() + primary_bytes.len());
+        key.put_slice(&index.prefix);
+        index.encode_columns(row, &mut key)?;
+        if !index.unique || index.has_null(row) {
+            key.put_slice(primary_bytes);
+        }
+        let mut value = BytesMut::with_capacity(1 + if index.unique { primary_bytes.len() } else { 0 });
+        value.put_u8(ENTRY_FORMAT);
+        if index.unique {
+            value.put_slice(primary_bytes);
+        }
+        let key = check_key(key.freeze(), &self.table.name)?;
+        Ok(Entry { key, value: value.freeze() })
+    }
+
+    /// The bytes of the primary key columns that an entry of a secondary index holds.
+    pub fn entry_primary_bytes(&self, index: &IndexCodec, key: &[u8], value: &[u8]) -> SqlResult<Bytes> {
+        if index.unique {
+            return match value.split_first() {
+                Some((&ENTRY_FORMAT, bytes)) => Ok(Bytes::copy_from_slice(bytes)),
+                _ => Err(corrupt("an index entry of an unknown format")),
+            };
+        }
+        let (_, rest) = index.decode_columns(key)?;
+        Ok(Bytes::copy_from_slice(rest))
+    }
+
+    /// The full row under a key.
+    pub fn decode_row(&self, key: &[u8], value: &[u8]) -> SqlResult<Row> {
+        Projection::full(self).decode(self, key, value)
+    }
+
+    /// All keys of the table: rows and all indexes.
+    pub fn span(&self) -> Span {
+        storage_span(self.table.storage)
+    }
+}
+
+/// Refuses keys longer than the key-value store takes.
+fn check_key(key: Bytes, table: &str) -> SqlResult<Bytes> {
+    const LONGEST: usize = kv_api::key::MAX_KEY_LEN - kv_api::key::TENANT_PREFIX_LEN;
+    if key.len() <= LONGEST {
+        return Ok(key);
+    }
+    let message = format!("index row size {} exceeds maximum {LONGEST} for table \"{table}\"", key.len());
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT, message)
+        .with_hint("Index a shorter value, for example its md5."))
+}
+
+/// All keys under one storage number.
+pub fn storage_span(storage: u64) -> Span {
+    let mut prefix = BytesMut::new();
+    kv_api::encoding::encode_u64(storage, &mut prefix);
+    let end = kv_api::key::prefix_end(&prefix).unwrap_or_default();
+    Span::new(prefix.freeze(), end)
+}
+
+/// The storage number and index a key belongs to, and the rest of the key.
+pub fn split_key(key: &[u8]) -> Option<(u64, IndexId, &[u8])> {
+    let mut rest = key;
+    let storage = kv_api::encoding::decode_u64(&mut rest)?;
+    let index = u32::try_from(kv_api::encoding::decode_u64(&mut rest)?).ok()?;
+    Some((storage, index, rest))
+}
+
+fn put_varint(mut value: usize, out: &mut BytesMut) {
+    while value >= 0x80 {
+        out.put_u8(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value as u8);
+}
+
+pub(super) fn take_varint(input: &mut &[u8]) -> Option<usize> {
+    let mut value = 0;
+    for shift in (0..35).step_by(7) {
+        let (&byte, rest) = input.split_first()?;
+        *input = rest;
+        value |= usize::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Length plus one, then the value. The length is written after the value is: mostly it takes one
+/// byte, which is left free.
+fn put_sized(value: &Datum, out: &mut BytesMut) -> SqlResult<()> {
+    let start = out.len();
+    out.put_u8(0);
+    encoding::encode_value(value, out)?;
+    let len = out.len() - start;
+    if len < 0x80 {
+        out[start] = len as u8;
+        return Ok(());
+    }
+    let bytes = out.split_off(start + 1);
+    out.truncate(start);
+    put_varint(len, out);
+    out.unsplit(bytes);
+    Ok(())
+}

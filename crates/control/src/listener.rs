@@ -89,7 +89,7 @@ async fn serve_one(stream: TcpStream, tls: TlsAcceptor, control: &Arc<Control>) 
 }
 
 /// Writes what is queued until the queue or the peer ends.
-fn spawn_writer<M: Serialize + Send + 'static>(
+fn spawn_writer<M: Serialize + Send + Sync + 'static>(
     mut output: impl AsyncWrite + Unpin + Send + 'static,
     mut queue: mpsc::Receiver<M>,
 ) -> tokio::task::JoinHandle<()> {

@@ -139,7 +139,9 @@ impl LocalProcesses {
         if !is_node_process(pid, node) {
             return None;
         }
-        let watched = AsyncFd::new(pidfd.try_clone().ok()?).ok()?;
+        // SAFETY: the descriptor is owned by the value that is registered, which always gives the same
+        // number and closes it only when it is dropped, after it was taken out of the registry.
+        let watched = unsafe { AsyncFd::register(pidfd.try_clone().ok()?) }.ok()?;
         self.processes.lock().insert(Arc::clone(node), Process { pid, pidfd, tenant });
         let ending = self.ending(node);
         tokio::spawn(async move {

@@ -2,18 +2,29 @@
 
 use crate::config::Config;
 use crate::connection::{self, State};
-use crate::pending::Outcome;
+use crate::metrics::metrics;
+use crate::pending::{Outcome, Pending};
 use crate::txn::{Txn, TxnOptions};
+use bytes::Bytes;
 use kv_api::batch::{BatchRequest, ClearRange, DropTenant, Increment, RequestKind};
+use kv_api::key::TENANT_PREFIX_LEN;
+use kv_api::wire::MAX_FRAME_LEN;
 use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, Span, TenantId};
+use prost::Message;
+use rand::Rng;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::Instant;
 
 /// Times a harmless request is sent again after the connection was lost under it.
 const RESENDS: usize = 5;
 /// Attempts of [`KvClient::run`].
 const RUN_ATTEMPTS: u32 = 20;
+/// Pause before a KV node that said it is not available is asked again.
+const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(20);
+/// What a frame needs besides its batch, in bytes.
+const FRAME_OVERHEAD: usize = 64;
 
 /// A tenant's way to its keys. Cheap to clone; the connection ends with the last clone.
 #[derive(Clone)]
@@ -30,11 +41,12 @@ struct Shared {
 /// How sending a batch failed.
 #[derive(Debug)]
 pub(crate) enum SendError {
-    /// The KV node answered with an error, or the request was never sent.
+    /// The KV node answered with an error, or the request was never sent. Keys as the caller may see
+    /// them.
     Kv(KvError),
     /// The connection was lost; whether the batch was carried out is not known.
     Lost,
-    /// The connection that was required is gone; nothing was sent.
+    /// The connection that was required is gone; nothing was carried out.
     OtherConnection,
 }
 
@@ -44,11 +56,24 @@ pub(crate) struct Sent {
     pub connection: u64,
 }
 
+/// How a batch is to be sent.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sending {
+    /// The connection it must go on, and no other.
+    pub connection: Option<u64>,
+    /// Whether others may have to finish before it does.
+    pub waits: bool,
+}
+
 impl KvClient {
     /// A client whose connection is made in the background, at once. Must be called within a runtime.
     pub fn connect(config: Config) -> Self {
         let (sender, state) = watch::channel(State::Connecting);
         tokio::spawn(connection::keep(config.clone(), sender));
+        Self::with_state(config, state)
+    }
+
+    pub(crate) fn with_state(config: Config, state: watch::Receiver<State>) -> Self {
         let in_flight = Semaphore::new(config.max_in_flight);
         KvClient { shared: Arc::new(Shared { config, state, in_flight }) }
     }
@@ -63,7 +88,7 @@ impl KvClient {
     /// # Errors
     /// `Unavailable` after [`Config::connect_timeout`], or what the KV node refuses the client with.
     pub async fn ready(&self) -> KvResult<()> {
-        self.connected().await.map(|_| ())
+        self.connected(self.deadline()).await.map(|_| ())
     }
 
     /// Starts a transaction. Nothing is sent until it needs the KV node.
@@ -92,8 +117,8 @@ impl KvClient {
             };
             attempt += 1;
             match result {
-                Err(error) if is_transient(&error) && attempt < RUN_ATTEMPTS => {
-                    tokio::time::sleep(Duration::from_millis(1 << attempt.min(8))).await;
+                Err(error) if crate::is_retryable(&error) && attempt < RUN_ATTEMPTS => {
+                    tokio::time::sleep(pause(attempt)).await;
                 }
                 result => return result,
             }
@@ -107,17 +132,21 @@ impl KvClient {
     /// `CounterOverflow`, or what keeps the KV node from answering.
     pub async fn increment(&self, key: &[u8], by: i64) -> KvResult<i64> {
         let key = self.tenant().prefixed(key);
-        let response = self.resend(RequestKind::Increment(Increment { key, by })).await?;
+        let response = self.resend_one(RequestKind::Increment(Increment { key, by })).await?;
         Ok(response.responses.first().map_or(0, |response| response.counter))
     }
 
-    /// Removes every version of every key of a span for good, outside any transaction.
+    /// Removes every version of every key of a span for good, outside any transaction. An empty end is
+    /// the end of the tenant's keys.
     ///
     /// # Errors
     /// What keeps the KV node from answering.
     pub async fn clear_range(&self, span: Span) -> KvResult<()> {
-        let (start, end) = (self.tenant().prefixed(&span.start), self.tenant().prefixed(&span.end));
-        self.resend(RequestKind::ClearRange(ClearRange { start, end })).await.map(|_| ())
+        let Span { start, end } = self.full_span(&span);
+        if start >= end {
+            return Ok(());
+        }
+        self.resend_one(RequestKind::ClearRange(ClearRange { start, end })).await.map(|_| ())
     }
 
     /// Removes all keys of a tenant for good. Only the control plane may.
@@ -125,83 +154,120 @@ impl KvClient {
     /// # Errors
     /// `Unauthorized` for others, or what keeps the KV node from answering.
     pub async fn drop_tenant(&self, tenant: TenantId) -> KvResult<()> {
-        self.resend(RequestKind::DropTenant(DropTenant { tenant_id: tenant.0 })).await.map(|_| ())
+        self.resend_one(RequestKind::DropTenant(DropTenant { tenant_id: tenant.0 })).await.map(|_| ())
     }
 
     /// Sends a request that may be carried out twice, outside any transaction.
-    async fn resend(&self, request: RequestKind) -> KvResult<BatchResponse> {
-        let batch = BatchRequest { header: Header::default(), requests: vec![request.into()] };
-        self.resend_batch(batch).await.map(|sent| sent.response)
+    async fn resend_one(&self, request: RequestKind) -> KvResult<BatchResponse> {
+        let mut batch = BatchRequest { header: Header::default(), requests: vec![request.into()] };
+        self.resend(&mut batch, true).await
     }
 
     /// Sends a batch that may be carried out twice.
-    pub(crate) async fn resend_batch(&self, batch: BatchRequest) -> KvResult<Sent> {
+    pub(crate) async fn resend(&self, batch: &mut BatchRequest, waits: bool) -> KvResult<BatchResponse> {
         for _ in 0..RESENDS {
-            match self.send(batch.clone(), None).await {
-                Ok(sent) => return Ok(sent),
-                Err(SendError::Kv(error)) => return Err(self.strip(error)),
+            match self.send(batch, Sending { connection: None, waits }).await {
+                Ok(sent) => return Ok(sent.response),
+                Err(SendError::Kv(error)) => return Err(error),
                 Err(SendError::Lost | SendError::OtherConnection) => {}
             }
         }
         Err(KvError::new(KvErrorKind::Unavailable, "the connection to the KV node is lost again and again"))
     }
 
-    /// Sends a batch once; on connection `required`, if given, and no other.
-    pub(crate) async fn send(&self, batch: BatchRequest, required: Option<u64>) -> Result<Sent, SendError> {
-        let _place = self.shared.in_flight.acquire().await;
-        let (connection, answer) = self.submit(batch, required).await?;
-        match answer.await {
-            Ok(Outcome::Answered(Ok(response))) => Ok(Sent { response, connection }),
-            Ok(Outcome::Answered(Err(error))) => Err(SendError::Kv(error)),
-            Ok(Outcome::Lost) | Err(_) => Err(SendError::Lost),
+    /// Sends a batch: it is carried out at most once. Batches that were certainly not carried out wait
+    /// for the next connection, unless they need a particular one.
+    pub(crate) async fn send(&self, batch: &mut BatchRequest, sending: Sending) -> Result<Sent, SendError> {
+        if batch.encoded_len() > MAX_FRAME_LEN - FRAME_OVERHEAD {
+            let message = format!("a batch of more than {MAX_FRAME_LEN} bytes cannot be sent");
+            return Err(SendError::Kv(KvError::new(KvErrorKind::InvalidRequest, message)));
+        }
+        // The semaphore is never closed.
+        let _place = if sending.waits { self.shared.in_flight.acquire().await.ok() } else { None };
+        let deadline = self.deadline();
+        loop {
+            let (connection, answer) = self.submit(batch, sending.connection, deadline).await?;
+            metrics().batches.inc();
+            match answer.await {
+                Ok(Outcome::Answered(Ok(response))) => return Ok(Sent { response, connection }),
+                // It says so before it does anything.
+                Ok(Outcome::Answered(Err(error)))
+                    if error.kind() == KvErrorKind::Unavailable
+                        && sending.connection.is_none()
+                        && Instant::now() < deadline =>
+                {
+                    tokio::time::sleep(UNAVAILABLE_PAUSE).await;
+                }
+                Ok(Outcome::Answered(Err(error))) => return Err(SendError::Kv(self.strip(error))),
+                Ok(Outcome::Unsent) if sending.connection.is_some() => {
+                    return Err(SendError::OtherConnection);
+                }
+                Ok(Outcome::Unsent) => {}
+                Ok(Outcome::Lost) | Err(_) => {
+                    metrics().lost.inc();
+                    return Err(SendError::Lost);
+                }
+            }
         }
     }
 
     /// Sends a batch if there is a connection now, without waiting for the answer.
-    pub(crate) fn send_and_forget(&self, batch: BatchRequest) {
+    pub(crate) fn send_and_forget(&self, mut batch: BatchRequest) {
         if let State::Connected(_, pending) = &*self.shared.state.borrow() {
-            drop(pending.submit(&batch));
+            drop(pending.submit(&mut batch));
         }
     }
 
     /// Hands a batch to the connection, as soon as there is one.
     async fn submit(
         &self,
-        batch: BatchRequest,
+        batch: &mut BatchRequest,
         required: Option<u64>,
+        deadline: Instant,
     ) -> Result<(u64, oneshot::Receiver<Outcome>), SendError> {
         loop {
-            let (connection, pending) = self.connected().await.map_err(SendError::Kv)?;
+            let (connection, pending) = self.connected(deadline).await.map_err(SendError::Kv)?;
             if required.is_some_and(|required| required != connection) {
                 return Err(SendError::OtherConnection);
             }
             // A connection that was just lost takes nothing; the next one will.
-            if let Some(answer) = pending.submit(&batch) {
+            if let Some(answer) = pending.submit(batch) {
                 return Ok((connection, answer));
             }
             tokio::task::yield_now().await;
         }
     }
 
-    async fn connected(&self) -> KvResult<(u64, Arc<crate::pending::Pending>)> {
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.shared.config.connect_timeout
+    }
+
+    async fn connected(&self, deadline: Instant) -> KvResult<(u64, Arc<Pending>)> {
         if let State::Connected(connection, pending) = &*self.shared.state.borrow() {
             return Ok((*connection, pending.clone()));
         }
         let mut state = self.shared.state.clone();
         let settled = state.wait_for(|state| !matches!(state, State::Connecting));
         let unavailable = || KvError::new(KvErrorKind::Unavailable, "the KV node does not answer");
-        match tokio::time::timeout(self.shared.config.connect_timeout, settled).await {
+        match tokio::time::timeout_at(deadline, settled).await {
             Ok(Ok(state)) => match &*state {
                 State::Connected(connection, pending) => Ok((*connection, pending.clone())),
-                State::Refused(error) => Err(error.clone()),
+                State::Refused(error) => Err(self.strip(error.clone())),
                 State::Connecting => Err(unavailable()),
             },
             Ok(Err(_)) | Err(_) => Err(unavailable()),
         }
     }
 
+    /// A span with the tenant's prefix. An empty end becomes the end of the tenant's keys.
+    pub(crate) fn full_span(&self, span: &Span) -> Span {
+        let tenant = self.tenant();
+        let end = if span.end.is_empty() { tenant.span().end } else { tenant.prefixed(&span.end) };
+        Span::new(tenant.prefixed(&span.start), end)
+    }
+
     /// An error as the caller may see it: its keys without the tenant's prefix.
-    pub(crate) fn strip(&self, mut error: KvError) -> KvError {
+    fn strip(&self, mut error: KvError) -> KvError {
         error.key = error.key.map(|key| self.strip_key(key));
         error.span = error.span.map(|span| Span {
             start: self.strip_key(span.start),
@@ -211,16 +277,13 @@ impl KvClient {
     }
 
     /// A key without the tenant's prefix. The end of the tenant's last span has none and becomes empty.
-    pub(crate) fn strip_key(&self, mut key: bytes::Bytes) -> bytes::Bytes {
-        if key.starts_with(&self.tenant().prefix()) {
-            key.split_off(kv_api::key::TENANT_PREFIX_LEN)
-        } else {
-            bytes::Bytes::new()
-        }
+    pub(crate) fn strip_key(&self, mut key: Bytes) -> Bytes {
+        if key.starts_with(&self.tenant().prefix()) { key.split_off(TENANT_PREFIX_LEN) } else { Bytes::new() }
     }
 }
 
-/// Whether another attempt of a whole transaction may succeed where this one failed.
-fn is_transient(error: &KvError) -> bool {
-    matches!(error.kind(), KvErrorKind::Retry | KvErrorKind::Aborted | KvErrorKind::Deadlock)
+/// A pause that grows with the attempts, of random length so that rivals part.
+fn pause(attempt: u32) -> Duration {
+    let most = 1000 << attempt.min(8);
+    Duration::from_micros(rand::rng().random_range(most / 2..=most))
 }

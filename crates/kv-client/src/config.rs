@@ -13,15 +13,26 @@ pub struct Config {
     pub tls: Arc<rustls::ClientConfig>,
     /// The tenant whose keys are spoken of.
     pub tenant: TenantId,
+    /// The only cluster to talk to; empty for any.
+    pub cluster_id: String,
     /// How long a request waits for a connection.
     pub connect_timeout: Duration,
-    /// Requests under way at a time.
+    /// Requests under way at a time that may wait for locks. Plain reads and the ends of transactions
+    /// are not counted: others wait for them.
     pub max_in_flight: usize,
 }
 
 impl Config {
     /// The usual bounds.
     pub fn new(address: String, tls: Arc<rustls::ClientConfig>, tenant: TenantId) -> Self {
-        Config { address, tls, tenant, connect_timeout: Duration::from_secs(10), max_in_flight: 4096 }
+        Config {
+            address,
+            tls,
+            tenant,
+            cluster_id: String::new(),
+            connect_timeout: Duration::from_secs(10),
+            // Below the KV node's own bound on what waits on a connection.
+            max_in_flight: 900,
+        }
     }
 }

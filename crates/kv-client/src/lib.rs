@@ -8,6 +8,17 @@
 //! and commits in one batch. Both speak of keys *within the tenant*: the tenant's prefix is added on the
 //! way out and stripped on the way in, here and nowhere else.
 //!
+//! ```no_run
+//! # async fn example(client: kv_client::KvClient) -> kv_api::KvResult<()> {
+//! use kv_api::LockStrength;
+//! use kv_client::TxnOptions;
+//! let txn = client.begin(TxnOptions::default());
+//! let old = txn.get(b"balance", LockStrength::Exclusive).await?;
+//! txn.put(b"balance", old.unwrap_or_default())?;
+//! txn.commit().await?;
+//! # Ok(()) }
+//! ```
+//!
 //! # A transaction's life
 //!
 //! ```text
@@ -17,25 +28,58 @@
 //!     └── connection lost while it held locks or intents ──► failed: Aborted
 //! ```
 //!
+//! A transaction becomes *known to the node* with its first locking read or flush; from then on all its
+//! batches go on that one connection, and whatever ends it is told to the node. A commit without writes
+//! costs no round trip; if it held locks, their release is sent and not waited for.
+//!
+//! Any future of this crate may be dropped half way. A read that was given up changes nothing but may
+//! leave a lock. A flush that was given up leaves the transaction able to read and roll back only. A
+//! commit that was given up is rolled back if it is not decided yet.
+//!
+//! # Reads that overlap
+//!
+//! Several reads of one transaction may be under way at once. They must come from one snapshot and see
+//! all own writes, although a locking read may move the snapshot and a flush moves writes to the node.
+//! So every read remembers what it was sent with; if that changed while it was under way, in a way that
+//! makes its answer stale, it is sent again (see `txn::read`).
+//!
+//! # READ COMMITTED
+//!
+//! Every statement reads a snapshot of its own and nothing is validated at commit: exclusive locks keep
+//! updates from being lost. The KV node keeps a bounded number of locks for a transaction; one that locks
+//! more than 32,000 keys keeps its snapshot from then on and has the reads that
+//! locked the rest validated, as if it were serializable.
+//!
 //! # Losing the connection
 //!
-//! The connection is made again in the background. A request that was not sent yet waits for it, up to
-//! [`Config::connect_timeout`]. One that was sent and not answered is sent again if that is harmless: a
-//! read of a transaction without locks and intents, an increment, a range clear. A commit that was sent
-//! and not answered is [`KvErrorKind::Ambiguous`](kv_api::KvErrorKind::Ambiguous).
+//! The connection is made again in the background. A request that was not written to the socket yet
+//! waits for it, up to [`Config::connect_timeout`]. One that was written and not answered is sent again
+//! if that is harmless: a read of a transaction unknown to the node until then, an increment, a range
+//! clear. A commit that was sent and not answered is
+//! [`KvErrorKind::Ambiguous`](kv_api::KvErrorKind::Ambiguous).
 //!
 //! # Bounds
 //!
 //! | what | bound | at the bound |
 //! |---|---|---|
-//! | buffered writes of a transaction | [`TxnOptions::buffer_bytes`] | flushed as intents |
+//! | buffered writes of a transaction | [`TxnOptions::buffer_bytes`] | [`Txn::flush_if_large`] sends them as intents |
+//! | the same, if nobody flushes | 16 times that, at least 64 MiB | [`KvErrorKind::Overloaded`](kv_api::KvErrorKind::Overloaded) |
 //! | refresh spans | 512 spans, 256 KiB | neighbours are merged into wider ones |
-//! | requests under way | [`Config::max_in_flight`] | further ones wait |
+//! | requests under way that may wait | [`Config::max_in_flight`] | further ones queue |
 //! | reconnection | [`Config::connect_timeout`] | [`KvErrorKind::Unavailable`](kv_api::KvErrorKind::Unavailable) |
+//! | a frame | [`MAX_FRAME_LEN`](kv_api::wire::MAX_FRAME_LEN) | [`KvErrorKind::InvalidRequest`](kv_api::KvErrorKind::InvalidRequest) |
+//!
+//! # Missing
+//!
+//! Several KV nodes and ranges; detection of a peer that is silent without closing (there is none on one
+//! machine); snapshots of their own for cursors under READ COMMITTED.
+//!
+//! Values and keys returned are slices of the frame they came in: whoever keeps one for long copies it.
 
 mod client;
 mod config;
 mod connection;
+mod metrics;
 mod pending;
 mod refresh;
 mod txn;
@@ -43,4 +87,11 @@ mod write_buffer;
 
 pub use client::KvClient;
 pub use config::Config;
+pub use kv_api::batch::WaitPolicy;
+pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
 pub use txn::{CommitInfo, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnOptions};
+
+/// Whether running a whole transaction again will probably succeed where it failed with this error.
+pub fn is_retryable(error: &KvError) -> bool {
+    matches!(error.kind(), KvErrorKind::Retry | KvErrorKind::Aborted | KvErrorKind::Deadlock)
+}

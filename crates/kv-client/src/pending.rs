@@ -7,13 +7,17 @@ use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, KvResult};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+/// A write buffer that grew beyond this is not kept.
+const KEEP_CAPACITY: usize = 64 << 10;
+
 /// What became of a request.
 #[derive(Debug)]
 pub enum Outcome {
     /// The KV node answered.
     Answered(KvResult<BatchResponse>),
-    /// The connection was lost after the request was handed to it: whether it was carried out is not
-    /// known.
+    /// The connection was lost before the request was written: it was not carried out.
+    Unsent,
+    /// The connection was lost after the request was written: whether it was carried out is not known.
     Lost,
 }
 
@@ -27,33 +31,42 @@ pub struct Pending {
 
 #[derive(Default)]
 struct State {
-    next_id: u64,
+    last_id: u64,
+    /// Requests up to this one were handed to the socket.
+    written_id: u64,
     waiting: HashMap<u64, oneshot::Sender<Outcome>>,
     unwritten: BytesMut,
     closed: bool,
 }
 
 impl Pending {
-    /// Queues a request; `None` if the connection is closed.
-    pub fn submit(&self, batch: &BatchRequest) -> Option<oneshot::Receiver<Outcome>> {
-        let (sender, receiver) = oneshot::channel();
+    /// Queues a request; `None` if the connection is closed. The batch is the same afterwards.
+    pub fn submit(&self, batch: &mut BatchRequest) -> Option<oneshot::Receiver<Outcome>> {
         let mut state = self.state.lock();
         if state.closed {
             return None;
         }
-        state.next_id += 1;
-        let id = state.next_id;
-        // Cloning is cheap: keys and values are shared.
-        encode_frame(&ClientFrame { id, batch: batch.clone() }, &mut state.unwritten);
+        let (sender, receiver) = oneshot::channel();
+        state.last_id += 1;
+        let id = state.last_id;
+        let frame = ClientFrame { id, batch: std::mem::take(batch) };
+        encode_frame(&frame, &mut state.unwritten);
+        *batch = frame.batch;
         state.waiting.insert(id, sender);
         drop(state);
         self.writable.notify_one();
         Some(receiver)
     }
 
-    /// Takes the frames that wait to be written.
-    pub fn take_unwritten(&self) -> BytesMut {
-        std::mem::take(&mut self.state.lock().unwritten)
+    /// Takes the frames that wait to be written into `out`, which the writer is done with.
+    pub fn take_unwritten(&self, out: &mut BytesMut) {
+        if out.capacity() > KEEP_CAPACITY {
+            *out = BytesMut::new();
+        }
+        out.clear();
+        let mut state = self.state.lock();
+        std::mem::swap(&mut state.unwritten, out);
+        state.written_id = state.last_id;
     }
 
     /// Delivers an answer. One that nobody waits for any more is dropped.
@@ -68,16 +81,74 @@ impl Pending {
         let _ = sender.send(Outcome::Answered(answer));
     }
 
-    /// Ends the connection: everything that waits is lost, and nothing more is accepted.
-    pub fn close(&self) {
-        let waiting = {
+    /// Ends the connection: nothing more is accepted, and what waits gets no answer but `refused`, if
+    /// the KV node refused the whole connection.
+    pub fn close(&self, refused: Option<&KvError>) {
+        let (waiting, written_id) = {
             let mut state = self.state.lock();
             state.closed = true;
             state.unwritten = BytesMut::new();
-            std::mem::take(&mut state.waiting)
+            (std::mem::take(&mut state.waiting), state.written_id)
         };
-        for (_, sender) in waiting {
-            let _ = sender.send(Outcome::Lost);
+        for (id, sender) in waiting {
+            let _ = sender.send(match refused {
+                Some(error) => Outcome::Answered(Err(error.clone())),
+                None if id > written_id => Outcome::Unsent,
+                None => Outcome::Lost,
+            });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv_api::Header;
+    use kv_api::wire::decode_frame;
+
+    fn batch() -> BatchRequest {
+        BatchRequest { header: Header { target_bytes: 7, ..Header::default() }, requests: Vec::new() }
+    }
+
+    #[test]
+    fn closing_tells_written_requests_from_unwritten_ones() {
+        let pending = Pending::default();
+        let mut request = batch();
+        let mut written = pending.submit(&mut request).unwrap();
+        assert_eq!(request, batch(), "submitting leaves the batch as it was");
+        let mut frames = BytesMut::new();
+        pending.take_unwritten(&mut frames);
+        let mut unwritten = pending.submit(&mut request).unwrap();
+        let frame: ClientFrame = decode_frame(&mut frames).unwrap().unwrap();
+        assert_eq!((frame.id, frame.batch), (1, batch()));
+        pending.close(None);
+        assert!(matches!(written.try_recv(), Ok(Outcome::Lost)));
+        assert!(matches!(unwritten.try_recv(), Ok(Outcome::Unsent)));
+        assert!(pending.submit(&mut request).is_none());
+    }
+
+    #[test]
+    fn a_refusal_answers_everything() {
+        let pending = Pending::default();
+        let mut answer = pending.submit(&mut batch()).unwrap();
+        pending.close(Some(&KvError::new(KvErrorKind::Unauthorized, "no")));
+        match answer.try_recv() {
+            Ok(Outcome::Answered(Err(error))) => assert_eq!(error.kind(), KvErrorKind::Unauthorized),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn answers_reach_who_asked_and_strangers_answers_nobody() {
+        let pending = Pending::default();
+        let mut first = pending.submit(&mut batch()).unwrap();
+        let mut second = pending.submit(&mut batch()).unwrap();
+        let answer = |id| ServerFrame { id, response: Some(BatchResponse::default()), error: None };
+        pending.deliver(answer(2));
+        pending.deliver(answer(99));
+        assert!(matches!(second.try_recv(), Ok(Outcome::Answered(Ok(_)))));
+        assert!(first.try_recv().is_err());
+        pending.deliver(ServerFrame { id: 1, response: None, error: None });
+        assert!(matches!(first.try_recv(), Ok(Outcome::Answered(Err(_)))));
     }
 }

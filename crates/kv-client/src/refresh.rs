@@ -15,30 +15,56 @@ const MAX_BYTES: usize = 256 << 10;
 pub struct RefreshSpans {
     spans: Vec<Span>,
     bytes: usize,
+    version: u64,
 }
 
 impl RefreshSpans {
-    /// Adds a span.
-    pub fn add(&mut self, span: Span) {
-        if self.spans.last().is_some_and(|last| covers(last, &span)) {
-            return;
+    /// Adds a span. It is copied, for it may be part of a large frame.
+    pub fn add(&mut self, span: &Span) {
+        if let Some(last) = self.spans.last_mut() {
+            if covers(last, span) {
+                return;
+            }
+            // The next page of a scan, in either direction.
+            if !last.is_point() && !span.is_point() {
+                if last.end == span.start {
+                    self.bytes = self.bytes + span.end.len() - last.end.len();
+                    last.end = Bytes::copy_from_slice(&span.end);
+                    self.version += 1;
+                    return;
+                }
+                if last.start == span.end {
+                    self.bytes = self.bytes + span.start.len() - last.start.len();
+                    last.start = Bytes::copy_from_slice(&span.start);
+                    self.version += 1;
+                    return;
+                }
+            }
         }
+        self.version += 1;
         self.bytes += span.start.len() + span.end.len();
-        self.spans.push(span);
+        self.spans.push(Span {
+            start: Bytes::copy_from_slice(&span.start),
+            end: Bytes::copy_from_slice(&span.end),
+        });
         if self.spans.len() > MAX_SPANS || self.bytes > MAX_BYTES {
             self.condense();
         }
     }
 
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Grows with every change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The spans, to send.
     pub fn to_vec(&self) -> Vec<Span> {
         self.spans.clone()
-    }
-
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        self.spans.clear();
-        self.bytes = 0;
     }
 
     /// Merges what overlaps, then neighbours pairwise until half of the budget is free.
@@ -47,7 +73,7 @@ impl RefreshSpans {
         let mut merged: Vec<Span> = Vec::with_capacity(self.spans.len());
         for span in self.spans.drain(..) {
             match merged.last_mut() {
-                Some(last) if span.start < end_of(last) => *last = hull(last, &span),
+                Some(last) if span.start <= end_of(last) => *last = hull(last, &span),
                 _ => merged.push(span),
             }
         }
@@ -55,8 +81,8 @@ impl RefreshSpans {
             merged = merged
                 .chunks(2)
                 .map(|pair| match pair {
-                    [left, right] => hull(left, right),
-                    rest => rest[0].clone(),
+                    [first, rest @ ..] => rest.iter().fold(first.clone(), |hulled, span| hull(&hulled, span)),
+                    [] => Span::default(),
                 })
                 .collect();
         }
@@ -97,6 +123,10 @@ mod tests {
     use super::*;
     use rand::{Rng, SeedableRng};
 
+    fn span(start: &'static str, end: &'static str) -> Span {
+        Span::new(Bytes::from_static(start.as_bytes()), Bytes::from_static(end.as_bytes()))
+    }
+
     #[test]
     fn merging_never_loses_a_key() {
         let mut rng = rand::rngs::StdRng::seed_from_u64(1);
@@ -110,8 +140,9 @@ mod tests {
                 Span::point(key.clone())
             };
             keys.push(key);
-            spans.add(span);
+            spans.add(&span);
             assert!(spans.spans.len() <= MAX_SPANS && spans.bytes <= MAX_BYTES);
+            assert_eq!(spans.bytes, size(&spans.spans));
         }
         for key in &keys {
             assert!(spans.spans.iter().any(|span| span.contains(key)), "{key:?} was lost");
@@ -119,12 +150,36 @@ mod tests {
     }
 
     #[test]
+    fn large_keys_are_bounded_by_bytes() {
+        let mut spans = RefreshSpans::default();
+        for number in 0..200u32 {
+            spans.add(&Span::point(Bytes::from([&number.to_be_bytes()[..], &[7; 16_000]].concat())));
+            assert!(spans.bytes <= MAX_BYTES);
+        }
+    }
+
+    #[test]
     fn the_same_span_twice_counts_once() {
         let mut spans = RefreshSpans::default();
-        (0..3).for_each(|_| spans.add(Span::point(Bytes::from_static(b"k"))));
-        assert_eq!(spans.to_vec().len(), 1);
-        spans.add(Span::new(Bytes::from_static(b"a"), Bytes::from_static(b"z")));
-        spans.add(Span::point(Bytes::from_static(b"m")));
+        (0..3).for_each(|_| spans.add(&Span::point(Bytes::from_static(b"k"))));
+        assert_eq!((spans.to_vec().len(), spans.version()), (1, 1));
+        spans.add(&span("a", "z"));
+        spans.add(&Span::point(Bytes::from_static(b"m")));
         assert_eq!(spans.to_vec().len(), 2);
+    }
+
+    #[test]
+    fn pages_of_a_scan_become_one_span() {
+        let mut spans = RefreshSpans::default();
+        for (start, end) in [("a", "c"), ("c", "f"), ("f", "z")] {
+            spans.add(&span(start, end));
+        }
+        assert_eq!(spans.to_vec(), [span("a", "z")]);
+        let mut spans = RefreshSpans::default();
+        for (start, end) in [("f", "z"), ("c", "f"), ("a", "c")] {
+            spans.add(&span(start, end));
+        }
+        assert_eq!(spans.to_vec(), [span("a", "z")]);
+        assert_eq!((spans.bytes, spans.version()), (2, 3));
     }
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use kv_api::Request;
 use kv_api::batch::{ConditionalPut, Delete, KeyValue, Put, RequestKind};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -26,12 +27,18 @@ impl Write {
     }
 }
 
-/// Buffered writes by full key, each with its history so that savepoints can be undone.
+/// Buffered writes by full key, each with as much of its history as savepoints may bring back.
 #[derive(Default)]
 pub struct WriteBuffer {
-    writes: BTreeMap<Bytes, Vec<(u32, Write)>>,
+    writes: BTreeMap<Bytes, History>,
     bytes: usize,
+    len: usize,
+    /// Writes below this sequence number may be returned to.
+    protected: u32,
 }
+
+/// The writes of one key with their sequence numbers, ascending; never empty.
+type History = SmallVec<[(u32, Write); 1]>;
 
 /// Bookkeeping charged per write, in bytes.
 const OVERHEAD: usize = 64;
@@ -46,15 +53,44 @@ impl WriteBuffer {
         self.bytes
     }
 
+    /// Writes buffered.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Whether nothing is buffered.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Adds a write with its sequence number, which must exceed all before it.
-    pub fn push(&mut self, key: Bytes, sequence: u32, write: Write) {
+    /// Adds a write with its sequence number, which must exceed all before it. It replaces what no
+    /// savepoint can bring back.
+    pub fn push(&mut self, key: Bytes, sequence: u32, mut write: Write) {
+        let history = self.writes.entry(key.clone()).or_default();
+        if let Some((_, last)) = history.last().filter(|(last, _)| *last >= self.protected) {
+            let keeps = match (last, &mut write) {
+                // The condition of the insert stays, whatever value it writes in the end.
+                (Write::Insert(_), Write::Put(value)) => {
+                    write = Write::Insert(std::mem::take(value));
+                    false
+                }
+                (Write::Insert(_), Write::Delete) => true,
+                _ => false,
+            };
+            if !keeps {
+                self.bytes -= charge(&key, last);
+                self.len -= 1;
+                history.pop();
+            }
+        }
         self.bytes += charge(&key, &write);
-        self.writes.entry(key).or_default().push((sequence, write));
+        self.len += 1;
+        history.push((sequence, write));
+    }
+
+    /// Keeps what was written below a sequence number, so that it can be returned to.
+    pub fn protect(&mut self, sequence: u32) {
+        self.protected = self.protected.max(sequence);
     }
 
     /// What the transaction itself has written to a key: `None` if nothing, `Some(None)` if it deleted
@@ -65,33 +101,86 @@ impl WriteBuffer {
 
     /// Undoes all writes with sequence numbers from `from` on.
     pub fn rollback(&mut self, from: u32) {
-        let bytes = &mut self.bytes;
+        let (bytes, len) = (&mut self.bytes, &mut self.len);
         self.writes.retain(|key, history| {
-            while history.last().is_some_and(|(sequence, _)| *sequence >= from) {
-                if let Some((_, write)) = history.pop() {
-                    *bytes -= charge(key, &write);
-                }
+            while let Some((_, write)) = history.last().filter(|(sequence, _)| *sequence >= from) {
+                *bytes -= charge(key, write);
+                *len -= 1;
+                history.pop();
             }
             !history.is_empty()
         });
     }
 
-    /// Takes everything out as requests, in order of key and then of sequence number. With `history`
-    /// every write is included, for savepoints that may still be undone; without it only what decides
-    /// the outcome.
-    pub fn requests(&self, history: bool) -> Vec<Request> {
-        let mut requests = Vec::with_capacity(self.writes.len());
-        for (key, writes) in &self.writes {
-            let last = writes.len() - 1;
-            for (index, (sequence, write)) in writes.iter().enumerate() {
-                // The first write may carry the condition that the key does not exist.
-                let decides = index == last || (index == 0 && matches!(write, Write::Insert(_)));
-                if history || decides {
-                    requests.push(request(key.clone(), *sequence, write).into());
+    /// What a commit has to send, in order of key: only what decides the outcome.
+    pub fn outcome(&self) -> Vec<Request> {
+        let mut requests = Vec::with_capacity(self.writes.len() + 1);
+        for (key, history) in &self.writes {
+            let (Some((first_sequence, first)), Some((sequence, last))) = (history.first(), history.last())
+            else {
+                continue;
+            };
+            match (first, last) {
+                // The first write carries the condition that the key does not exist.
+                (Write::Insert(_), Write::Put(value)) => {
+                    requests.push(request(key, *sequence, &Write::Insert(value.clone())));
                 }
+                (Write::Insert(_), Write::Delete) => {
+                    requests.push(request(key, *first_sequence, first));
+                    requests.push(request(key, *sequence, last));
+                }
+                _ => requests.push(request(key, *sequence, last)),
             }
         }
         requests
+    }
+
+    /// Some of the writes with all their history, in order of key and then of sequence number: at most
+    /// `max_len` of them and, but for the first, `max_bytes`.
+    pub fn chunk(&self, max_len: usize, max_bytes: usize) -> Vec<Request> {
+        let mut requests = Vec::new();
+        let mut bytes = 0;
+        for (key, history) in &self.writes {
+            for (sequence, write) in history {
+                bytes += charge(key, write);
+                if requests.len() >= max_len || (bytes > max_bytes && !requests.is_empty()) {
+                    return requests;
+                }
+                requests.push(request(key, *sequence, write));
+            }
+        }
+        requests
+    }
+
+    /// Forgets the writes of a chunk.
+    pub fn remove(&mut self, chunk: &[Request]) {
+        for request in chunk {
+            let (key, upto) = match &request.kind {
+                Some(RequestKind::Put(put)) => (&put.key, put.sequence),
+                Some(RequestKind::ConditionalPut(put)) => (&put.key, put.sequence),
+                Some(RequestKind::Delete(delete)) => (&delete.key, delete.sequence),
+                _ => continue,
+            };
+            let Some(history) = self.writes.get_mut(key) else { continue };
+            history.retain(|(sequence, write)| {
+                let stays = *sequence > upto;
+                if !stays {
+                    self.bytes -= charge(key, write);
+                    self.len -= 1;
+                }
+                stays
+            });
+            // What was checked need not hold again: the key exists now.
+            if let (Some(RequestKind::ConditionalPut(_)), Some((_, first))) =
+                (&request.kind, history.first_mut())
+                && let Write::Insert(value) = first
+            {
+                *first = Write::Put(std::mem::take(value));
+            }
+            if history.is_empty() {
+                self.writes.remove(key);
+            }
+        }
     }
 
     /// Forgets everything.
@@ -151,14 +240,16 @@ fn push_written(rows: &mut Vec<KeyValue>, key: &Bytes, write: &Write) {
     }
 }
 
-fn request(key: Bytes, sequence: u32, write: &Write) -> RequestKind {
-    match write.clone() {
+fn request(key: &Bytes, sequence: u32, write: &Write) -> Request {
+    let key = key.clone();
+    let kind = match write.clone() {
         Write::Put(value) => RequestKind::Put(Put { key, value, sequence }),
         Write::Insert(value) => {
             RequestKind::ConditionalPut(ConditionalPut { key, value, expected: None, sequence })
         }
         Write::Delete => RequestKind::Delete(Delete { key, sequence }),
-    }
+    };
+    kind.into()
 }
 
 #[cfg(test)]
@@ -170,30 +261,44 @@ mod tests {
         Bytes::from(vec![b'k', number])
     }
 
+    fn value(byte: u8) -> Bytes {
+        Bytes::from(vec![byte])
+    }
+
+    fn kinds(requests: Vec<Request>) -> Vec<RequestKind> {
+        requests.into_iter().filter_map(|request| request.kind).collect()
+    }
+
     proptest! {
-        /// Overlaying equals writing: the model is a plain map.
+        /// Overlaying equals writing: the model is a plain map, with a copy for each savepoint.
         #[test]
         fn overlay_equals_a_map(
             stored in prop::collection::btree_map(0u8..40, 0u8..255, 0..20),
-            writes in prop::collection::vec((0u8..40, prop::option::of(0u8..255)), 0..40),
-            undo_from in 0usize..41,
+            writes in prop::collection::vec((0u8..40, prop::option::of(0u8..255), prop::bool::weighted(0.1)), 0..40),
+            undo_to in prop::option::of(0usize..8),
             (low, high) in (0u8..40, 0u8..41),
             reverse: bool,
         ) {
             let mut buffer = WriteBuffer::default();
             let mut model = stored.clone();
-            for (sequence, (number, value)) in writes.iter().enumerate() {
-                let write = value.map_or(Write::Delete, |value| Write::Put(Bytes::from(vec![value])));
+            let mut savepoints = vec![(0, stored.clone())];
+            for (sequence, (number, value_byte, savepoint)) in writes.iter().enumerate() {
+                if *savepoint {
+                    buffer.protect(sequence as u32);
+                    savepoints.push((sequence as u32, model.clone()));
+                }
+                let write = value_byte.map_or(Write::Delete, |byte| Write::Put(value(byte)));
                 buffer.push(key(*number), sequence as u32, write);
-            }
-            buffer.rollback(undo_from as u32);
-            for (number, value) in &writes[..undo_from.min(writes.len())] {
-                match value {
-                    Some(value) => model.insert(*number, *value),
+                match value_byte {
+                    Some(byte) => model.insert(*number, *byte),
                     None => model.remove(number),
                 };
             }
-            let row = |(number, value): (&u8, &u8)| KeyValue { key: key(*number), value: vec![*value].into() };
+            if let Some((from, then)) = undo_to.and_then(|index| savepoints.get(index)) {
+                buffer.rollback(*from);
+                model = then.clone();
+            }
+            let row = |(number, byte): (&u8, &u8)| KeyValue { key: key(*number), value: value(*byte) };
             let high = high.max(low);
             let mut rows: Vec<_> = stored.range(low..high).map(row).collect();
             let mut expected: Vec<_> = model.range(low..high).map(row).collect();
@@ -203,22 +308,91 @@ mod tests {
             }
             prop_assert_eq!(buffer.overlay(&key(low), &key(high), reverse, rows), expected);
             for number in 0..40 {
-                let seen = buffer.get(&key(number)).unwrap_or_else(|| stored.get(&number).map(|v| vec![*v].into()));
-                prop_assert_eq!(seen, model.get(&number).map(|v| Bytes::from(vec![*v])));
+                let seen = buffer.get(&key(number)).unwrap_or_else(|| stored.get(&number).map(|v| value(*v)));
+                prop_assert_eq!(seen, model.get(&number).map(|byte| value(*byte)));
             }
-            buffer.rollback(0);
-            prop_assert!(buffer.is_empty() && buffer.bytes() == 0);
+            // What a commit sends, applied to what is stored, gives the same.
+            let mut committed = stored.clone();
+            for kind in kinds(buffer.outcome()) {
+                match kind {
+                    RequestKind::Put(put) => committed.insert(put.key[1], put.value[0]),
+                    RequestKind::Delete(delete) => committed.remove(&delete.key[1]),
+                    other => panic!("{other:?}"),
+                };
+            }
+            prop_assert_eq!(&committed, &model);
+            // So do chunks, and nothing is left of either.
+            let mut flushed = stored;
+            while !buffer.is_empty() {
+                let chunk = buffer.chunk(3, 150);
+                prop_assert!(!chunk.is_empty() && chunk.len() <= 3);
+                buffer.remove(&chunk);
+                for kind in kinds(chunk) {
+                    match kind {
+                        RequestKind::Put(put) => flushed.insert(put.key[1], put.value[0]),
+                        RequestKind::Delete(delete) => flushed.remove(&delete.key[1]),
+                        other => panic!("{other:?}"),
+                    };
+                }
+            }
+            prop_assert_eq!(&flushed, &model);
+            prop_assert_eq!((buffer.bytes(), buffer.len()), (0, 0));
         }
     }
 
     #[test]
     fn the_condition_of_an_insert_survives_later_writes() {
+        for protect in [false, true] {
+            let mut buffer = WriteBuffer::default();
+            buffer.push(key(1), 1, Write::Insert(value(1)));
+            if protect {
+                buffer.protect(2);
+            }
+            buffer.push(key(1), 2, Write::Put(value(2)));
+            match &kinds(buffer.outcome())[..] {
+                [RequestKind::ConditionalPut(put)] => {
+                    assert_eq!((&put.value, &put.expected), (&value(2), &None))
+                }
+                other => panic!("{other:?}"),
+            }
+            if protect {
+                buffer.protect(3);
+            }
+            buffer.push(key(1), 3, Write::Delete);
+            let decisive = kinds(buffer.outcome());
+            assert!(
+                matches!(&decisive[..], [RequestKind::ConditionalPut(_), RequestKind::Delete(_)]),
+                "{decisive:?}"
+            );
+            buffer.push(key(1), 4, Write::Put(value(4)));
+            assert_eq!(buffer.len(), if protect { 3 } else { 2 });
+            let chunk = kinds(buffer.chunk(10, 10_000));
+            assert!(matches!(&chunk[0], RequestKind::ConditionalPut(put) if put.sequence <= 2), "{chunk:?}");
+            buffer.rollback(0);
+            assert_eq!((buffer.bytes(), buffer.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn writing_a_key_again_and_again_takes_no_more_memory() {
         let mut buffer = WriteBuffer::default();
-        buffer.push(key(1), 1, Write::Insert(Bytes::from_static(b"a")));
-        buffer.push(key(1), 2, Write::Put(Bytes::from_static(b"b")));
-        buffer.push(key(1), 3, Write::Delete);
-        let kinds: Vec<_> = buffer.requests(false).into_iter().filter_map(|request| request.kind).collect();
-        assert!(matches!(&kinds[..], [RequestKind::ConditionalPut(_), RequestKind::Delete(_)]), "{kinds:?}");
-        assert_eq!(buffer.requests(true).len(), 3);
+        for sequence in 1..1000 {
+            buffer.push(key(1), sequence, Write::Put(value(1)));
+        }
+        assert_eq!((buffer.len(), buffer.bytes()), (1, OVERHEAD + 3));
+    }
+
+    #[test]
+    fn a_write_made_while_a_chunk_was_sent_stays() {
+        let mut buffer = WriteBuffer::default();
+        buffer.push(key(1), 1, Write::Insert(value(1)));
+        let chunk = buffer.chunk(10, 1000);
+        buffer.push(key(1), 2, Write::Put(value(2)));
+        buffer.push(key(2), 3, Write::Put(value(3)));
+        buffer.remove(&chunk);
+        assert_eq!(buffer.get(&key(1)), Some(Some(value(2))));
+        assert_eq!(buffer.get(&key(2)), Some(Some(value(3))));
+        let left = kinds(buffer.outcome());
+        assert!(matches!(&left[..], [RequestKind::Put(_), RequestKind::Put(_)]), "{left:?}");
     }
 }

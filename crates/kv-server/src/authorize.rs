@@ -5,10 +5,11 @@
 //! * A tenant's SQL node may touch keys and spans that lie wholly within `/tenant/<id>/`, refresh spans
 //!   included, and nothing else; it may not drop tenants.
 //! * The control plane may touch the system tenant's span and may drop other tenants.
-//! * Everyone else is refused at connect, by [`Caller::from_name`].
+//! * Everyone else is refused at connect, by [`Caller::from_identity`].
 
 use kv_api::batch::RequestKind;
 use kv_api::{BatchRequest, KvError, KvErrorKind, Span, TenantId};
+use process::identity::Identity;
 
 /// Who asks, as proven by a client certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,19 +29,15 @@ impl Caller {
         }
     }
 
-    /// The caller named by the URI of a certificate: `dormouse://tenant/<id>` or `dormouse://control`.
+    /// The caller with this identity.
     ///
     /// # Errors
-    /// [`KvErrorKind::Unauthorized`] for every other name.
-    pub fn from_name(uri: &str) -> Result<Self, KvError> {
-        let tenant = uri.strip_prefix("dormouse://tenant/").and_then(|id| {
-            let canonical = !id.starts_with(['0', '+']);
-            id.parse::<u64>().ok().filter(|_| canonical)
-        });
-        match tenant {
+    /// [`KvErrorKind::Unauthorized`] for everyone but SQL nodes of tenants and the control plane.
+    pub fn from_identity(identity: Option<Identity>) -> Result<Self, KvError> {
+        match identity {
             // The largest id has no end of its span to compare with.
-            Some(id) if id != 0 && id != u64::MAX => Ok(Caller::Tenant(TenantId(id))),
-            None if uri == "dormouse://control" => Ok(Caller::Control),
+            Some(Identity::Tenant(id)) if id != 0 && id != u64::MAX => Ok(Caller::Tenant(TenantId(id))),
+            Some(Identity::Control) => Ok(Caller::Control),
             _ => Err(KvError::new(KvErrorKind::Unauthorized, "this identity may not speak to a KV node")),
         }
     }

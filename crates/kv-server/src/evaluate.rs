@@ -664,7 +664,11 @@ impl<'a> Evaluation<'a> {
             }
             let entry = shard.txn_mut(self.txn, self.asker.connection);
             keys.keys().for_each(|key| entry.intents.insert(key));
-            entry.tracked.append(&mut self.read_spans);
+            // Copied, for they outlive the request and must not keep its buffer.
+            let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+            entry
+                .tracked
+                .extend(self.read_spans.iter().map(|span| Span::new(copy(&span.start), copy(&span.end))));
         }
         let response = self.response();
         for (key, state) in keys {

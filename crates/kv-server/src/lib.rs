@@ -38,6 +38,7 @@
 pub mod authorize;
 pub mod command;
 pub mod config;
+pub mod connection;
 pub mod evaluate;
 pub mod latch;
 pub mod lock_table;
@@ -46,8 +47,10 @@ pub mod node;
 pub mod pipeline;
 pub mod read;
 pub mod resolve;
+pub mod server;
 pub mod shard;
 pub mod validate;
 
 pub use config::Limits;
 pub use node::Node;
+pub use server::{Config, Running, ServerError, run};

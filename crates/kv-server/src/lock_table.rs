@@ -95,11 +95,8 @@ impl<W> Default for LockTable<W> {
 }
 
 fn conflict(one: LockStrength, other: LockStrength) -> bool {
-    match (one, other) {
-        (LockStrength::None, _) | (_, LockStrength::None) => false,
-        (LockStrength::Shared, LockStrength::Shared) => false,
-        _ => true,
-    }
+    use LockStrength::{Exclusive, Shared};
+    matches!((one, other), (Exclusive, Exclusive | Shared) | (Shared, Exclusive))
 }
 
 impl<W> Lock<W> {

@@ -276,9 +276,7 @@ impl Node {
                             })
                         },
                     };
-                    if let Err(error) = self.pipeline.submit(command) {
-                        return Err(error);
-                    }
+                    self.pipeline.submit(command)?;
                     // From here on `done` gives the latches back.
                     latches.disarm_after_reads();
                     let timestamp = match receiver.await {
@@ -539,7 +537,7 @@ impl Drop for LoneTxn {
 }
 
 /// A place in the queue of a lock, given up when dropped.
-pub(crate) struct LockWait {
+pub struct LockWait {
     node: Arc<Node>,
     tenant: u64,
     waiter: WaiterId,

@@ -23,7 +23,7 @@ const EXACT_INTENT_KEYS: usize = 512;
 /// Most spans it remembers beyond that.
 const INTENT_SPANS: usize = 128;
 /// Keys that agree in this many bytes, the tenant, table and index, share such a span.
-const SPAN_PREFIX: usize = 16;
+const SPAN_PREFIX: usize = 13;
 
 /// The keys a transaction flushed intents to.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ impl IntentSet {
     fn widen(&mut self, key: &[u8]) {
         let prefix = &key[..key.len().min(SPAN_PREFIX)];
         let full = self.spans.len() >= INTENT_SPANS;
-        let place = self.spans.iter().position(|(first, _)| full || first.starts_with(prefix));
+        let place = self.spans.iter().position(|(first, _)| first.starts_with(prefix)).or(full.then_some(0));
         match place.and_then(|place| self.spans.get_mut(place)) {
             Some((first, last)) => {
                 if key < &first[..] {

@@ -49,7 +49,10 @@ async fn play_control(listener: TcpListener, tls: TlsAcceptor, server: String) -
     }
 }
 
-async fn answer(stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>, server: Arc<String>) -> Result<()> {
+async fn answer(
+    stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
+    server: Arc<String>,
+) -> Result<()> {
     let (reader, mut writer) = tokio::io::split(stream);
     let mut reader = BufReader::new(reader);
     while let Some(FromProxy::Resolve { id, tenant }) = read_message(&mut reader).await? {

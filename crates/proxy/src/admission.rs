@@ -113,7 +113,8 @@ impl Admission {
     /// Lets a connection into a tenant.
     pub fn session(self: &Arc<Self>, tenant: TenantName) -> Result<SessionPermit, ClientError> {
         let limits = &self.limits;
-        let added = self.counts.lock().sessions.add(&tenant, limits.connections, limits.connections_per_tenant);
+        let added =
+            self.counts.lock().sessions.add(&tenant, limits.connections, limits.connections_per_tenant);
         match added {
             Ok(()) => Ok(SessionPermit { admission: Arc::clone(self), tenant }),
             Err(Full::Total) => Err(too_many("sorry, too many clients already")),
@@ -155,7 +156,11 @@ impl SessionPermit {
     pub fn check(&self, most: u64) -> Result<(), ClientError> {
         let counts = self.admission.counts.lock();
         let count = counts.sessions.by_key.get(&self.tenant).copied().unwrap_or(0);
-        if u64::try_from(count).is_ok_and(|count| count <= most) { Ok(()) } else { Err(too_many_of(&self.tenant)) }
+        if u64::try_from(count).is_ok_and(|count| count <= most) {
+            Ok(())
+        } else {
+            Err(too_many_of(&self.tenant))
+        }
     }
 }
 

@@ -161,7 +161,17 @@ impl Arriving {
             permit.check(most).map_err(refusal)?;
         }
         let preface = self.startup.negotiation().unwrap_or_default();
-        Ok(Joining { attached, peer: self.peer, user: self.startup.user, tenant, since, early, preface, permit, held })
+        Ok(Joining {
+            attached,
+            peer: self.peer,
+            user: self.startup.user,
+            tenant,
+            since,
+            early,
+            preface,
+            permit,
+            held,
+        })
     }
 
     /// Finds a node that answers. Nothing has been sent to the client, so a node that is gone only costs
@@ -279,24 +289,28 @@ impl Joining {
 
 /// Tells the client how its session ended where the node did not, and closes both.
 async fn finish(shared: &Shared, open: Open, end: SessionEnd) {
+    tracing::debug!(tenant = %open.tenant, ?end, "session ended");
     let error = match end {
-        SessionEnd::Client | SessionEnd::Node => None,
+        SessionEnd::Client => return open.session.abandon(),
+        SessionEnd::Node => None,
         SessionEnd::NodeLost => {
             shared.metrics.nodes_lost.inc();
             Some(node_lost())
         }
-        SessionEnd::NodeMalformed => Some(ClientError::new("08P01", "the SQL node does not speak the protocol")),
+        SessionEnd::NodeMalformed => {
+            Some(ClientError::new("08P01", "the SQL node does not speak the protocol"))
+        }
         SessionEnd::Stopped => Some(stopped()),
     };
     if let Some(error) = &error {
         count_error(shared, error);
     }
-    tracing::debug!(tenant = %open.tenant, ?end, "session ended");
     open.session.close(error, shared.timeouts.farewell).await;
 }
 
 fn tls_required() -> ClientError {
-    ClientError::new("28000", "connections without TLS are not allowed").hint("Use sslmode=require or stricter.")
+    ClientError::new("28000", "connections without TLS are not allowed")
+        .hint("Use sslmode=require or stricter.")
 }
 
 fn silent_node(tenant: &TenantName) -> ClientError {

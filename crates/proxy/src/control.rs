@@ -23,6 +23,7 @@ use crate::error::ClientError;
 use crate::metrics::Metrics;
 use crate::routes::{Route, RouteCache};
 use crate::startup::tenant::TenantName;
+use crate::stream::prepare_tcp;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use process::control_messages::{FromProxy, ResolveError, ToProxy, read_message, write_message};
@@ -40,8 +41,9 @@ use tokio_rustls::TlsConnector;
 /// Between two attempts to reach control, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Between two questions about a tenant whose answer was that it cannot be told right now.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// Between two questions about a tenant that cannot be had right now, at first and at most.
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(100);
+const ASK_AGAIN_LAST: Duration = Duration::from_secs(1);
 /// How long connecting to control may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -67,6 +69,11 @@ struct Refused {
 }
 
 impl Refused {
+    /// Whether another answer may come soon. The client is held meanwhile.
+    fn may_pass(&self) -> bool {
+        matches!(self.code, ResolveError::Unavailable | ResolveError::Overloaded)
+    }
+
     fn into_error(self) -> ClientError {
         let error = ClientError::new(self.code.sqlstate(), self.message);
         match self.hint {
@@ -114,13 +121,14 @@ impl Control {
         if let Some(route) = self.routes.lock().get(tenant) {
             return Ok(Found { route, cached: true, woken: false });
         }
+        let mut pause = ASK_AGAIN_FIRST;
         loop {
             match self.ask(tenant, deadline).await? {
                 Ok(found) => return Ok(found),
-                Err(refused) if refused.code != ResolveError::Unavailable => return Err(refused.into_error()),
-                Err(refused) if Instant::now() + ASK_AGAIN >= deadline => return Err(refused.into_error()),
-                Err(_) => sleep(ASK_AGAIN).await,
+                Err(refused) if refused.may_pass() && Instant::now() + pause < deadline => sleep(pause).await,
+                Err(refused) => return Err(refused.into_error()),
             }
+            pause = (pause * 2).min(ASK_AGAIN_LAST);
         }
     }
 
@@ -219,7 +227,7 @@ impl ControlLink {
     async fn connect(&self) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         let connect = async {
             let socket = TcpStream::connect(&self.address).await?;
-            socket.set_nodelay(true)?;
+            prepare_tcp(&socket)?;
             TlsConnector::from(Arc::clone(&self.tls)).connect(internal_name(), socket).await
         };
         let stream = timeout(CONNECT_PATIENCE, connect).await??;

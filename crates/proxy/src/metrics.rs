@@ -1,7 +1,8 @@
 //! What the proxy counts.
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, exponential_buckets,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    exponential_buckets,
 };
 
 /// The proxy's metrics. None has a label that a client can choose.
@@ -53,7 +54,11 @@ impl Metrics {
         Ok(Self {
             connections_total: counter(registry, "connections_total", "Connections accepted.")?,
             sessions: gauge(registry, "sessions", "Sessions open.")?,
-            starting: gauge(registry, "starting_connections", "Connections without a complete startup packet.")?,
+            starting: gauge(
+                registry,
+                "starting_connections",
+                "Connections without a complete startup packet.",
+            )?,
             startup_warm: startup.with_label_values(&["warm"]),
             startup_cold: startup.with_label_values(&["cold"]),
             bytes_from_clients: bytes.with_label_values(&["client"]),

@@ -4,7 +4,7 @@
 //! word: until then nothing has reached the client and the proxy may look for another node.
 
 use crate::startup::{CancelKey, ssl_request};
-use crate::stream::Stream;
+use crate::stream::{Stream, prepare_tcp};
 use process::identity::Identity;
 use process::tls::{internal_name, peer_identity};
 use rustls::ClientConfig;
@@ -95,7 +95,7 @@ async fn connect(address: &str, tls: &InternalTls<'_>, patience: Duration) -> Re
 
 async fn connect_tls(address: &str, tls: &InternalTls<'_>) -> io::Result<Stream> {
     let mut socket = TcpStream::connect(address).await?;
-    socket.set_nodelay(true)?;
+    prepare_tcp(&socket)?;
     socket.write_all(&ssl_request()).await?;
     let mut answer = [0; 1];
     socket.read_exact(&mut answer).await?;
@@ -152,7 +152,9 @@ mod tests {
 
     #[test]
     fn only_passing_errors_are_worth_another_attempt() {
-        assert!(refuses_to_serve(&ClientError::new("57P03", "the database system is shutting down").encode()));
+        assert!(refuses_to_serve(
+            &ClientError::new("57P03", "the database system is shutting down").encode()
+        ));
         assert!(refuses_to_serve(&ClientError::new("57P01", "C").encode()));
         assert!(!refuses_to_serve(&ClientError::new("28P01", "57P03").encode()));
         assert!(!refuses_to_serve(b"R\0\0\0\x08\0\0\0\x0a"));

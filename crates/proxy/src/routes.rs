@@ -86,7 +86,12 @@ mod tests {
     }
 
     fn route(node: &str) -> Route {
-        Route { tenant_id: 2, address: format!("unix:/{node}").into(), node: node.into(), max_connections: None }
+        Route {
+            tenant_id: 2,
+            address: format!("unix:/{node}").into(),
+            node: node.into(),
+            max_connections: None,
+        }
     }
 
     #[test]

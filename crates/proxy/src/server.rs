@@ -12,6 +12,7 @@ use crate::control::{Control, ControlLink};
 use crate::metrics::Metrics;
 use crate::negotiate::ALPN;
 use crate::session::Stop;
+use crate::stream::prepare_tcp;
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
@@ -81,7 +82,7 @@ impl Proxy {
         let metrics = Arc::new(Metrics::register(&config.registry)?);
         let (control, link) = Control::new(&config, Arc::clone(&metrics));
         let shared = Shared {
-            client_tls: config.client_tls.map(with_alpn),
+            client_tls: config.client_tls.map(as_postgresql),
             require_tls: config.require_tls,
             server_names: config.server_names.iter().map(|name| name.to_ascii_lowercase()).collect(),
             internal_tls: config.internal_tls,
@@ -137,10 +138,13 @@ fn default_workers() -> usize {
     std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).max(1))
 }
 
-/// The configuration with PostgreSQL's protocol name, which clients that start with TLS insist on.
-fn with_alpn(config: Arc<rustls::ServerConfig>) -> Arc<rustls::ServerConfig> {
+/// The configuration as PostgreSQL has it: with the protocol's name, which clients that start with TLS
+/// insist on, and without session tickets, which no client uses.
+fn as_postgresql(config: Arc<rustls::ServerConfig>) -> Arc<rustls::ServerConfig> {
     let mut config = Arc::unwrap_or_clone(config);
     config.alpn_protocols = vec![ALPN.to_vec()];
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     Arc::new(config)
 }
 
@@ -178,23 +182,13 @@ fn accept(socket: TcpStream, peer: SocketAddr, shared: &Shared, workers: &[Worke
             return;
         }
     };
-    let prepared = prepare(&socket).and_then(|()| socket.into_std());
+    let prepared = prepare_tcp(&socket).and_then(|()| socket.into_std());
     let idlest = workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
     match (prepared, idlest) {
         (Ok(socket), Some(worker)) => worker.hand(Accepted { socket, peer, permit }),
         (Err(error), _) => tracing::debug!(%error, "a connection ended while it was accepted"),
         (Ok(_), None) => {}
     }
-}
-
-/// Small messages leave at once, and a client whose machine is gone is noticed after two minutes.
-fn prepare(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    let keepalive = socket2::TcpKeepalive::new()
-        .with_time(Duration::from_secs(60))
-        .with_interval(Duration::from_secs(15))
-        .with_retries(4);
-    socket2::SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 
 /// A connection on its way to a worker.

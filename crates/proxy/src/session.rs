@@ -242,7 +242,8 @@ impl Session {
 
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd> {
         let (side, key, route) = (&mut self.node_side, &self.key, &self.route);
-        let end = self.down.poll(cx, &mut self.node, &mut self.client, |chunk| side.follow(chunk, key, route));
+        let end =
+            self.down.poll(cx, &mut self.node, &mut self.client, |chunk| side.follow(chunk, key, route));
         if let Some(bytes) = self.down.take_uncounted(COUNT_EVERY) {
             self.metrics.bytes_to_clients.inc_by(bytes);
         }
@@ -277,13 +278,23 @@ impl Session {
 
     /// Tells the client how its session ended, if it can still understand, and closes both sides.
     pub async fn close(mut self, last_words: Option<ClientError>, patience: Duration) {
-        self.metrics.bytes_from_clients.inc_by(self.up.take_uncounted(0).unwrap_or(0));
-        self.metrics.bytes_to_clients.inc_by(self.down.take_uncounted(0).unwrap_or(0));
+        self.count();
         let understands = !self.down.has_pending() && self.node_frames().at_boundary();
         // Before the client hears of the end, so that nothing can be cancelled after it.
         drop((self.key, self.node));
         let words = last_words.filter(|_| understands).map(|error| error.encode());
         self.client.close_with(&words.unwrap_or_default(), patience).await;
+    }
+
+    /// Closes both sides of a session whose client is gone.
+    pub fn abandon(mut self) {
+        self.count();
+    }
+
+    /// Counts the bytes that are not counted yet.
+    fn count(&mut self) {
+        self.metrics.bytes_from_clients.inc_by(self.up.take_uncounted(0).unwrap_or(0));
+        self.metrics.bytes_to_clients.inc_by(self.down.take_uncounted(0).unwrap_or(0));
     }
 }
 
@@ -308,11 +319,7 @@ impl Following {
 
 fn attach(key: &Issued, route: &Route, node_key: Option<CancelKey>) {
     if let Some(node_key) = node_key {
-        key.attach(Target {
-            tenant_id: route.tenant_id,
-            address: Arc::clone(&route.address),
-            key: node_key,
-        });
+        key.attach(Target { tenant_id: route.tenant_id, address: Arc::clone(&route.address), key: node_key });
     }
 }
 

@@ -46,6 +46,16 @@ impl Stream {
     }
 }
 
+/// Small messages leave at once, and a peer whose machine is gone is noticed after two minutes.
+pub(crate) fn prepare_tcp(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(Duration::from_secs(60))
+        .with_interval(Duration::from_secs(15))
+        .with_retries(4);
+    socket2::SockRef::from(socket).set_tcp_keepalive(&keepalive)
+}
+
 /// Most bytes read and dropped while closing.
 const MAX_DISCARDED: usize = 1 << 20;
 

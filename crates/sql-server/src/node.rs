@@ -127,7 +127,8 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> io::Result<(
         tracing::info!(address = %tcp.local_addr()?, "listening");
         tokio::spawn(listener::serve_tcp(tcp, tls.clone(), node.clone()));
     }
-    sql_types::functions::warm_up();
+    // Builds the function registry while nobody waits for it.
+    let _ = sql_types::functions::resolve("now", &[]);
     tokio::select! {
         () = control_link::run(&config, &node) => {}
         () = stop => {}

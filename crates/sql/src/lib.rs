@@ -1,5 +1,6 @@
 //! SQL: parse, bind, plan, execute, catalog, schema change. No sockets, no clock of its own.
 
+pub mod analytic;
 pub mod bind;
 pub mod catalog;
 pub mod copy;
@@ -10,3 +11,7 @@ pub mod optimize;
 pub mod parse;
 pub mod plan;
 pub mod table;
+pub mod ddl;
+pub mod engine;
+pub mod session;
+pub mod system;

@@ -69,9 +69,16 @@ pub fn decode_data_value(bytes: &[u8]) -> StorageResult<StoredVersion<'_>> {
 /// [`StorageError::Corruption`] if the bytes are none.
 pub fn decode_history_version<'a>(key: &[u8], value: &'a [u8]) -> StorageResult<StoredVersion<'a>> {
     let inverted = key.last_chunk::<TIMESTAMP_LEN>().ok_or_else(damaged)?;
-    let (&header, payload) = value.split_first().ok_or_else(damaged)?;
+    let (&header, rest) = value.split_first().ok_or_else(damaged)?;
+    let (_, payload) = rest.split_first_chunk::<TIMESTAMP_LEN>().ok_or_else(damaged)?;
     let timestamp = timestamp_from(inverted.map(|byte| !byte));
     Ok(StoredVersion { timestamp, value: payload_of(header, payload)? })
+}
+
+/// When the version with this value in the history was replaced; nobody who reads at or above it needs
+/// the version. `None` for bytes that are no such value.
+pub fn replaced_at(value: &[u8]) -> Option<Timestamp> {
+    value.get(1..)?.first_chunk::<TIMESTAMP_LEN>().map(|bytes| timestamp_from(*bytes))
 }
 
 fn payload_of(header: u8, payload: &[u8]) -> StorageResult<Option<&[u8]>> {
@@ -117,6 +124,8 @@ mod tests {
         }
         assert!(decode_history_version(b"short", &[VALUE]).is_err());
         assert!(decode_history_version(&[0; 20], b"").is_err());
+        assert!(decode_history_version(&[0; 20], &[VALUE; 12]).is_err());
+        assert_eq!(replaced_at(&[VALUE; 12]), None);
         let tombstone: Vec<u8> =
             [TOMBSTONE].into_iter().chain(timestamp_bytes(Timestamp::new(3, 4))).collect();
         let decoded = decode_data_value(&tombstone).expect("well-formed");

@@ -14,7 +14,7 @@
 //! | space | key | value |
 //! |---|---|---|
 //! | [`Space::Data`] | user key | header, timestamp (12 bytes), payload: the newest version of the key |
-//! | [`Space::History`] | escaped user key, inverted timestamp (12 bytes) | header, payload: an older version |
+//! | [`Space::History`] | escaped user key, inverted timestamp (12 bytes) | header, when it was replaced (12 bytes), payload: an older version |
 //! | [`Space::Locks`] | user key | an [`intent::Intent`] |
 //! | [`Space::Meta`] | `ident`, `clock`, `txn/…` | store identity, clock floor, transaction records |
 //!

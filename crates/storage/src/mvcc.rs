@@ -447,7 +447,7 @@ pub fn put_version(
         batch.put_parts(
             Space::History,
             &[&history_prefix(key), &inverted_timestamp_bytes(old.timestamp)],
-            &[&[header(old.value.is_some())], old.value.unwrap_or_default()],
+            &[&[header(old.value.is_some())], &timestamp_bytes(timestamp), old.value.unwrap_or_default()],
         );
     }
     let head = [header(value.is_some())];

@@ -1,1 +1,120 @@
-//! Placeholder.
+//! Workloads: programs that use a database the way applications do, measure it and prove that it kept
+//! its promises. `dormouse workload init|run|check NAME`.
+//!
+//! * [`kv`](mod@kv): point reads and upserts. `check`: every key is there and every value is one that was written.
+//! * [`bank`]: transfers between accounts in transactions. `check`: no money came or went, every transfer
+//!   in the history happened to both accounts, and every transfer whose commit was acknowledged is in the
+//!   history.
+//!
+//! They speak only PostgreSQL's protocol, so they run against PostgreSQL itself just as well, which is how
+//! ratios are measured.
+//!
+//! # How a run goes
+//!
+//! [`driver`] opens the connections and lets one [`Worker`] repeat its operation on each until the time is
+//! over. An operation that met a serialization failure or a deadlock is repeated; a lost connection is made
+//! anew; both are counted, and the time they take is part of the operation's latency. Every other error
+//! ends the run. The load is closed: as many operations are under way as there are connections.
+//!
+//! # Adding one
+//!
+//! Implement [`Workload`] and [`Worker`] in a file of its own, add its arguments to [`args::Workloads`].
+//!
+//! # Missing
+//!
+//! A fixed arrival rate (open load), skewed key choice; `ycsb`, `tpcc` and `tpch`.
+
+pub mod args;
+pub mod bank;
+pub mod connect;
+pub mod driver;
+mod errors;
+pub mod kv;
+pub mod report;
+
+pub use args::Command;
+pub use errors::{Failure, Kind};
+
+use anyhow::Context;
+use async_trait::async_trait;
+use indicatif::ProgressBar;
+use report::{CheckReport, RunReport};
+use tokio_postgres::Client;
+
+/// A workload.
+#[async_trait]
+pub trait Workload: Send + Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Makes and fills its tables, replacing those of an earlier time.
+    async fn init(&self, client: &mut Client, progress: &ProgressBar) -> anyhow::Result<()>;
+
+    /// What one connection does. Called once per connection.
+    fn worker(&self, number: u32) -> anyhow::Result<Box<dyn Worker>>;
+
+    /// What its workers counted besides operations, after a run.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Looks whether everything is as it must be.
+    async fn check(&self, client: &mut Client) -> anyhow::Result<CheckReport>;
+}
+
+/// What one connection does.
+#[async_trait]
+pub trait Worker: Send {
+    /// Prepares its statements on a connection that is new.
+    async fn prepare(&mut self, client: &Client) -> Result<(), tokio_postgres::Error>;
+
+    /// Does one operation and says of which kind it was.
+    async fn step(&mut self, client: &mut Client) -> Result<&'static str, Failure>;
+}
+
+/// Runs one command of `dormouse workload`. The result goes to standard output, progress to standard error.
+///
+/// # Errors
+/// If the database cannot be used as asked, or a check found something wrong.
+pub async fn execute(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Init(arguments) => init(&arguments).await,
+        Command::Run(arguments) => run(&arguments).await,
+        Command::Check(arguments) => check(&arguments).await,
+    }
+}
+
+async fn init(arguments: &args::Init) -> anyhow::Result<()> {
+    let workload = arguments.workload.build(&arguments.common);
+    let target = connect::Target::parse(arguments.common.url()?)?;
+    let (mut client, _connection) = target.connect().await.context("cannot connect")?;
+    let progress = ProgressBar::new(0);
+    workload.init(&mut client, &progress).await?;
+    progress.finish_and_clear();
+    arguments.common.output.done(workload.name(), "initialized");
+    Ok(())
+}
+
+async fn run(arguments: &args::Run) -> anyhow::Result<()> {
+    let workload = arguments.workload.build(&arguments.common);
+    let target = connect::Target::parse(arguments.common.url()?)?;
+    let plan = driver::Plan {
+        connections: arguments.connections,
+        duration: arguments.duration,
+        progress: !arguments.quiet,
+    };
+    let measured = driver::run(workload.as_ref(), &target, &plan).await?;
+    let report = RunReport::new(workload.name(), &plan, measured, workload.counts());
+    arguments.common.output.print(&report);
+    Ok(())
+}
+
+async fn check(arguments: &args::Check) -> anyhow::Result<()> {
+    let workload = arguments.workload.build(&arguments.common);
+    let target = connect::Target::parse(arguments.common.url()?)?;
+    let (mut client, _connection) = target.connect().await.context("cannot connect")?;
+    let report = workload.check(&mut client).await?;
+    arguments.common.output.print(&report);
+    anyhow::ensure!(report.ok(), "the check of {} failed", workload.name());
+    Ok(())
+}

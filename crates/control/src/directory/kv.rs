@@ -97,6 +97,12 @@ impl KvStore {
         commit(&txn, Some(record)).await
     }
 
+    async fn try_forget(&self, id: u64) -> Result<Attempt<()>, DirectoryError> {
+        let txn = self.begin();
+        txn.delete(&id_key(DROPPED, id)).map_err(failed)?;
+        commit(&txn, ()).await
+    }
+
     async fn scan(&self, start: Bytes, prefix: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>, DirectoryError> {
         let txn = self.begin();
         let mut span = Span::new(start, prefix_end(prefix).unwrap_or_default());
@@ -125,16 +131,16 @@ impl TenantStore for KvStore {
     }
 
     async fn insert(&self, record: &TenantRecord) -> Result<bool, DirectoryError> {
-        settle(async || self.try_insert(record).await, |now, _| now).await
+        settle(|| self.try_insert(record), |now, _| now).await
     }
 
     async fn update(&self, name: &str, settings: TenantSettings) -> Result<Option<TenantRecord>, DirectoryError> {
-        settle(async || self.try_update(name, &settings).await, |now, _| now).await
+        settle(|| self.try_update(name, &settings), |now, _| now).await
     }
 
     async fn remove(&self, name: &str) -> Result<Option<TenantRecord>, DirectoryError> {
         // Gone now, and it was there before: the attempt whose end was not known took it out.
-        settle(async || self.try_remove(name).await, |now, unsettled| now.or(unsettled)).await
+        settle(|| self.try_remove(name), |now, unsettled| now.or(unsettled.flatten())).await
     }
 
     async fn by_name(&self, name: &str) -> Result<Option<TenantRecord>, DirectoryError> {
@@ -165,23 +171,18 @@ impl TenantStore for KvStore {
 
     async fn remove_data(&self, id: u64) -> Result<(), DirectoryError> {
         self.kv.drop_tenant(TenantId(id)).await.map_err(failed)?;
-        let forget = async || {
-            let txn = self.begin();
-            txn.delete(&id_key(DROPPED, id)).map_err(failed)?;
-            commit(&txn, ()).await
-        };
-        settle(forget, |(), _| ()).await
+        settle(|| self.try_forget(id), |(), _| ()).await
     }
 }
 
 /// Runs a transaction until its end is known. `merge` joins the result with what an attempt of unknown
 /// end would have given.
-async fn settle<T>(
-    mut attempt: impl AsyncFnMut() -> Result<Attempt<T>, DirectoryError>,
+async fn settle<T, F>(
+    mut attempt: impl FnMut() -> F,
     merge: impl Fn(T, Option<T>) -> T,
 ) -> Result<T, DirectoryError>
 where
-    T: Default,
+    F: Future<Output = Result<Attempt<T>, DirectoryError>>,
 {
     let mut unsettled = None;
     let mut last = KvError::new(KvErrorKind::Retry, "contention");

@@ -51,7 +51,6 @@ use crate::record::TenantRecord;
 use pool::PoolView;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Who waits, and until when.
 #[derive(Debug)]

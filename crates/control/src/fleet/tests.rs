@@ -346,9 +346,9 @@ fn with_all_nodes_taken_the_idlest_tenant_gives_way() {
     let mut fleet = Fleet::new(Limits { pool: 0, max_nodes: 2, ..limits() }, 1);
     for id in [1, 2] {
         let token = u32::try_from(id).unwrap();
-        fleet.resolve(&record(id), token, at(id));
-        register(&mut fleet, token, None, at(10 * id)).unwrap();
-        fleet.serving(&name(token), at(10 * id));
+        fleet.resolve(&record(id), token, at(10 * id));
+        register(&mut fleet, token, None, at(10 * id + 1)).unwrap();
+        fleet.serving(&name(token), at(10 * id + 2));
     }
     fleet.status(&name(1), 1, at(30));
     fleet.take_effects();

@@ -132,9 +132,13 @@ mod tests {
 
     #[test]
     fn reserved_parameters_are_refused_in_every_spelling() {
-        for options in
-            ["-c _dormouse.tenant_id=3", "-c_dormouse.tls=on", "--_DORMOUSE.x=1", "-c \\_dormouse.tls=on", "---dormouse.tls=on"]
-        {
+        for options in [
+            "-c _dormouse.tenant_id=3",
+            "-c_dormouse.tls=on",
+            "--_DORMOUSE.x=1",
+            "-c \\_dormouse.tls=on",
+            "---dormouse.tls=on",
+        ] {
             assert_eq!(take_tenant(options.as_bytes()).unwrap_err().code(), "42602", "{options}");
         }
     }

@@ -140,7 +140,8 @@ fn ways_may_agree_but_not_differ() {
 
 #[test]
 fn some_server_names_name_nobody() {
-    for sni in ["localhost", "proxy", "127.0.0.1", "::1", "db.example.com", "DB.example.com.", "localhost.x", "app."]
+    for sni in
+        ["localhost", "proxy", "127.0.0.1", "::1", "db.example.com", "DB.example.com.", "localhost.x", "app."]
     {
         let error = name(&[("database", "d")], Some(sni)).unwrap_err();
         assert_eq!(error.code(), "08004", "{sni}");

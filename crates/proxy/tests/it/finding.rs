@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::control::{Script, at};
 use crate::node::{Event, Greeting};
 use crate::world::World;
+use process::control_messages::ResolveError;
 use proxy::error::ClientError;
 use std::time::Duration;
 
@@ -40,6 +41,16 @@ async fn control_may_be_late_to_notice() {
 }
 
 #[tokio::test]
+async fn a_client_is_held_while_control_is_busy() {
+    let world = World::new().await;
+    let node = world.nodes.start().await;
+    let busy = [ResolveError::Overloaded, ResolveError::Unavailable].map(|code| Script::No(code, "later"));
+    world.control.script("app", busy.into_iter().chain([at(&node)]));
+    world.session().await;
+    assert_eq!(world.control.questions(), 3);
+}
+
+#[tokio::test]
 async fn a_tenant_that_stays_away_is_an_error_in_the_end() {
     let world = World::with(|c| c.timeouts.wake = Duration::from_millis(300)).await;
     let node = world.nodes.start_with(Greeting::HangUp).await;
@@ -60,7 +71,7 @@ async fn routes_are_remembered_until_control_says_gone() {
     let mut second = world.app().await;
     world.control.push_gone(&first.name);
     // What control says travels in order: after this answer the news has arrived.
-    world.control.script("other", [Script::No(process::control_messages::ResolveError::StartFailed, "x")]);
+    world.control.script("other", [Script::No(ResolveError::StartFailed, "x")]);
     let mut client = Client::plain(world.proxy).await;
     client.start(&[("user", "u"), ("database", "other.db")]).await;
     client.refusal().await;

@@ -50,6 +50,7 @@ impl World {
         config.client_tls = Some(public_server(&authority.issue_public(names).unwrap()).unwrap());
         config.registry = registry.clone();
         config.workers = 2;
+        config.timeouts.farewell = std::time::Duration::from_millis(500);
         configure(&mut config);
         let proxy = Proxy::bind(config).unwrap();
         let address = proxy.local_addr();
@@ -80,7 +81,7 @@ impl World {
     /// The value of a metric, summed over its labels.
     pub fn metric(&self, name: &str) -> f64 {
         let families = self.registry.gather();
-        let family = families.iter().find(|family| family.get_name() == name);
+        let family = families.iter().find(|family| family.name() == name);
         let metrics = family.map(|family| family.get_metric()).unwrap_or_default();
         metrics.iter().map(|m| m.get_counter().get_value() + m.get_gauge().get_value()).sum()
     }

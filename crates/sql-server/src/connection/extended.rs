@@ -9,7 +9,6 @@ use crate::protocol::frontend::{Frontend, Target};
 use bytes::Bytes;
 use sql::session::{Portal, Prepared, RunOptions, RunOutcome};
 use sql_types::{ColumnType, Datum, SqlError, SqlResult, SqlState, Type, binary, text};
-use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A portal with the formats its client wants.

@@ -1,26 +1,25 @@
 //! Text input and output of every type.
+//!
+//! * `input`: [`parse`], the input functions;
+//! * `output`: [`format`], the output functions;
+//! * `names`: the reg* types.
+
+mod input;
+mod names;
+mod output;
+#[cfg(test)]
+mod tests;
 
 pub use crate::context::{DateStyle, TextContext};
-use crate::datum::Datum;
-use crate::error::{SqlError, SqlResult};
-use crate::types::{ColumnType, Type};
+pub(crate) use input::decode_hex;
+pub use input::{parse, parse_bool, parse_bytea, parse_float4, parse_float8, parse_int, parse_uuid};
+pub use names::{built_in_type_by_name, quote_identifier};
+pub use output::{format, format_bytea, format_float4, format_float8, to_string};
 
-/// Reads a value of a type from its text form, fitting it to the type's modifier as assignment does.
-pub fn parse(ty: ColumnType, text: &str, context: &TextContext<'_>) -> SqlResult<Datum> {
-    let _ = (ty, context);
-    Ok(Datum::text(text))
+use crate::error::{SqlError, SqlState};
+
+/// `invalid input syntax for type …`
+#[cold]
+pub(crate) fn invalid_syntax(ty: &str, text: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_TEXT, format!("invalid input syntax for type {ty}: \"{text}\""))
 }
-
-/// Appends the text form of a value that is not NULL (of NULL: nothing).
-pub fn format(value: &Datum, ty: Type, context: &TextContext<'_>, out: &mut String) {
-    let _ = (value, ty, context, out);
-}
-
-/// The text form of a value as a string.
-pub fn to_string(value: &Datum, ty: Type, context: &TextContext<'_>) -> String {
-    let mut out = String::new();
-    format(value, ty, context, &mut out);
-    out
-}
-
-fn _unused() -> SqlError { SqlError::internal("") }

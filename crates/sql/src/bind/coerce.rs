@@ -43,20 +43,28 @@ impl Binder<'_> {
             Some(kind) if kind <= allowed => {}
             _ => return Err(cannot_cast(from, to.ty, allowed)),
         }
-        if let Expr::Array(elements, _) = expr
-            && let Some(element) = to.ty.element()
-        {
-            let wanted = |inner: &Expr| if inner.ty().element().is_some() { to.ty } else { element };
-            let elements = elements
-                .into_iter()
-                .map(|inner| {
-                    let ty = wanted(&inner);
-                    self.coerce_to(inner, ColumnType { ty, typmod: to.typmod }, allowed)
-                })
-                .collect::<SqlResult<_>>()?;
-            return Ok(Expr::Array(elements, to.ty));
+        match (expr, to.ty.element()) {
+            (Expr::Array(elements, _), Some(element)) => self.coerce_elements(elements, element, to, allowed),
+            (expr, _) => Ok(fold_cast(Expr::Cast { expr: Box::new(expr), to, explicit })),
         }
-        Ok(fold_cast(Expr::Cast { expr: Box::new(expr), to, explicit }))
+    }
+
+    /// `ARRAY[…]` is cast element by element.
+    fn coerce_elements(
+        &self,
+        elements: Vec<Expr>,
+        element: Type,
+        to: ColumnType,
+        allowed: CastKind,
+    ) -> SqlResult<Expr> {
+        let elements = elements
+            .into_iter()
+            .map(|inner| {
+                let ty = if inner.ty().element().is_some() { to.ty } else { element };
+                self.coerce_to(inner, ColumnType { ty, typmod: to.typmod }, allowed)
+            })
+            .collect::<SqlResult<_>>()?;
+        Ok(Expr::Array(elements, to.ty))
     }
 
     /// Fits a value that already has the type to the modifier.

@@ -73,8 +73,6 @@ impl Binder<'_> {
         }
     }
 
-    // -- columns ---------------------------------------------------------------------------------
-
     fn bind_column(&self, ident: &Ident, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
         let name = ident_name(ident);
         let scope = context.scope;
@@ -223,8 +221,6 @@ impl Binder<'_> {
         let values = columns.iter().map(|column| outward(column.expr.clone(), depth)).collect();
         Ok(Expr::Record(values, Some(fields)))
     }
-
-    // -- fields, subscripts ----------------------------------------------------------------------
 
     fn bind_access(
         &self,
@@ -394,8 +390,6 @@ impl Binder<'_> {
         Ok(value)
     }
 
-    // -- constructors ----------------------------------------------------------------------------
-
     fn bind_array(&self, elements: &[ast::Expr], context: &mut ExprContext<'_>) -> SqlResult<Expr> {
         let mut bound = Vec::with_capacity(elements.len());
         for element in elements {
@@ -458,8 +452,6 @@ impl Binder<'_> {
         let otherwise = else_result.as_ref().map(|_| Box::new(otherwise));
         Ok(Expr::Case { branches: tests.into_iter().zip(results).collect(), otherwise, ty })
     }
-
-    // -- tests -----------------------------------------------------------------------------------
 
     fn bind_is_null(&self, inner: &ast::Expr, negated: bool, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
         let bound = self.bind_expr(inner, context)?;
@@ -561,8 +553,6 @@ impl Binder<'_> {
         }
         Ok((self.bind_expr(low, context)?, false))
     }
-
-    // -- AND, OR and other operators -------------------------------------------------------------
 
     fn bind_binary(
         &self,

@@ -42,6 +42,7 @@ mod output_name;
 mod params;
 mod query;
 mod row;
+mod rows;
 mod scope;
 mod select;
 mod set_op;

@@ -4,7 +4,7 @@
 //! plans; a change writes a new one with `version + 1`.
 
 use serde::{Deserialize, Serialize};
-use sql_types::{ColumnType, Oid};
+use sql_types::{ColumnType, Oid, Type};
 
 /// Names a column within its table, from 1 in order of creation; the same as `attnum`. Never reused.
 pub type ColumnId = u32;
@@ -143,4 +143,153 @@ impl TableDescriptor {
     pub fn primary(&self) -> &IndexDescriptor {
         &self.indexes[0]
     }
+}
+
+/// A database.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DatabaseDescriptor {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name.
+    pub name: String,
+    /// Role that owns it.
+    pub owner: Oid,
+    /// Settings of sessions that connect to it.
+    #[serde(default)]
+    pub settings: Vec<(String, String)>,
+    /// `COMMENT ON`.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// Marks that a database which would be implied is gone.
+    #[serde(default)]
+    pub dropped: bool,
+}
+
+/// A schema.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SchemaDescriptor {
+    /// Its OID; those that every database begins with have the same OIDs in all of them.
+    pub oid: Oid,
+    /// Its database.
+    pub database: Oid,
+    /// Its name.
+    pub name: String,
+    /// Role that owns it.
+    pub owner: Oid,
+    /// `COMMENT ON`.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// Marks that a schema which would be implied is gone.
+    #[serde(default)]
+    pub dropped: bool,
+}
+
+/// A sequence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SequenceDescriptor {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its database.
+    pub database: Oid,
+    /// Its schema.
+    pub schema: Oid,
+    /// Its name.
+    pub name: String,
+    /// Role that owns it.
+    pub owner: Oid,
+    /// Type of its values.
+    pub ty: Type,
+    /// START WITH.
+    pub start: i64,
+    /// INCREMENT BY.
+    pub increment: i64,
+    /// MINVALUE.
+    pub min: i64,
+    /// MAXVALUE.
+    pub max: i64,
+    /// CACHE.
+    pub cache: i64,
+    /// CYCLE.
+    pub cycle: bool,
+    /// Names the counter's key. RESTART gives a new one, so that it is undone by a rollback.
+    pub storage: u64,
+    /// The first value this counter gives.
+    pub first: i64,
+    /// Table and column the sequence belongs to.
+    pub owned_by: Option<(Oid, ColumnId)>,
+    /// `COMMENT ON`.
+    #[serde(default)]
+    pub comment: Option<String>,
+}
+
+/// A view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ViewDescriptor {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its database.
+    pub database: Oid,
+    /// Its schema.
+    pub schema: Oid,
+    /// Its name.
+    pub name: String,
+    /// Role that owns it.
+    pub owner: Oid,
+    /// Its columns.
+    pub columns: Vec<(String, ColumnType)>,
+    /// Its query, as written.
+    pub query: String,
+    /// The search path it was written under.
+    pub search_path: Vec<String>,
+    /// Tables and views it reads.
+    pub depends_on: Vec<Oid>,
+    /// `COMMENT ON`.
+    #[serde(default)]
+    pub comment: Option<String>,
+}
+
+/// A role.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoleDescriptor {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name.
+    pub name: String,
+    /// SUPERUSER
+    pub superuser: bool,
+    /// CREATEDB
+    pub create_db: bool,
+    /// CREATEROLE
+    pub create_role: bool,
+    /// INHERIT
+    pub inherit: bool,
+    /// LOGIN
+    pub login: bool,
+    /// REPLICATION
+    pub replication: bool,
+    /// BYPASSRLS
+    pub bypass_rls: bool,
+    /// CONNECTION LIMIT, -1 for none.
+    pub connection_limit: i32,
+    /// SCRAM-SHA-256 verifier in the form of `pg_authid.rolpassword`.
+    pub verifier: Option<String>,
+    /// VALID UNTIL, as written.
+    #[serde(default)]
+    pub valid_until: Option<String>,
+    /// Roles it is a member of.
+    #[serde(default)]
+    pub member_of: Vec<Oid>,
+    /// `ALTER ROLE … SET`.
+    #[serde(default)]
+    pub settings: Vec<(String, String)>,
+    /// `COMMENT ON`.
+    #[serde(default)]
+    pub comment: Option<String>,
+}
+
+/// What was granted on an object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AclDescriptor {
+    /// Grantee (0 is PUBLIC) and the letters of its privileges as in `aclitem`.
+    pub grants: Vec<(Oid, String)>,
 }

@@ -1,3 +1,59 @@
 //! The catalog: what databases, schemas, tables, indexes, sequences and roles a tenant has.
+//!
+//! # How it is kept
+//!
+//! Each object is a [`descriptor`], one to a key in the tenant's keyspace ([`store`]). What every
+//! tenant begins with (database `postgres`, its schemas, the owner role) is implied by code
+//! ([`CatalogSnapshot::implied`]) and takes no key until it is changed: a new tenant's keyspace is
+//! empty. A [`CatalogSnapshot`] is the whole catalog at one version, read in one scan, immutable and
+//! shared by everything that runs on the node.
+//!
+//! # How it changes
+//!
+//! A transaction that changes the schema reads the version key with an exclusive lock, so that there
+//! is one at a time; it works on a copy of the snapshot, which its own statements see, and writes each
+//! change to its transaction. After the commit the copy becomes the node's snapshot. One SQL node
+//! serves a tenant, so nobody else needs to be told; a second one would notice the version at its next
+//! schema change only.
 
 pub mod descriptor;
+mod lookup;
+mod snapshot;
+pub mod store;
+
+pub use lookup::DatabaseCatalog;
+pub use snapshot::{CatalogSnapshot, Relation};
+
+/// OIDs of what every tenant begins with; PostgreSQL's own where it has them.
+pub mod oids {
+    use sql_types::Oid;
+    /// Database `postgres`.
+    pub const POSTGRES: Oid = 5;
+    /// Schema `pg_catalog`.
+    pub const PG_CATALOG: Oid = 11;
+    /// Schema `public`.
+    pub const PUBLIC: Oid = 2200;
+    /// Schema `information_schema`.
+    pub const INFORMATION_SCHEMA: Oid = 13207;
+    /// The role a tenant begins with.
+    pub const OWNER: Oid = 10;
+    /// Catalog `pg_class`.
+    pub const PG_CLASS: Oid = 1259;
+    /// Catalog `pg_type`.
+    pub const PG_TYPE: Oid = 1247;
+    /// Catalog `pg_constraint`.
+    pub const PG_CONSTRAINT: Oid = 2606;
+    /// Catalog `pg_namespace`.
+    pub const PG_NAMESPACE: Oid = 2615;
+    /// Catalog `pg_database`.
+    pub const PG_DATABASE: Oid = 1262;
+    /// Catalog `pg_authid`.
+    pub const PG_AUTHID: Oid = 1260;
+    /// Catalog `pg_attrdef`.
+    pub const PG_ATTRDEF: Oid = 2604;
+    /// Catalog `pg_proc`.
+    pub const PG_PROC: Oid = 1255;
+}
+
+#[cfg(test)]
+mod tests;

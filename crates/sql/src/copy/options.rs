@@ -116,7 +116,11 @@ struct Given {
 impl CopyOptions {
     /// Checks options as written: names in lower case with their values. `columns` are the names of
     /// the columns copied, in order. Whether it is COPY FROM matters to some options.
-    pub fn from_list(list: &[(String, OptionValue)], columns: &[&str], is_from: bool) -> SqlResult<CopyOptions> {
+    pub fn from_list(
+        list: &[(String, OptionValue)],
+        columns: &[&str],
+        is_from: bool,
+    ) -> SqlResult<CopyOptions> {
         let mut given = Given::default();
         for (name, value) in list {
             given.take(name, value, columns)?;
@@ -165,9 +169,7 @@ fn header(value: &OptionValue) -> SqlResult<CopyHeader> {
     match boolean("header", value) {
         Ok(true) => Ok(CopyHeader::Skip),
         Ok(false) => Ok(CopyHeader::None),
-        Err(_) => {
-            Err(SqlError::new(SqlState::SYNTAX_ERROR, "header requires a Boolean value or \"match\""))
-        }
+        Err(_) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "header requires a Boolean value or \"match\"")),
     }
 }
 
@@ -200,10 +202,9 @@ fn format(value: &OptionValue) -> SqlResult<CopyFormat> {
         "text" => Ok(CopyFormat::Text),
         "csv" => Ok(CopyFormat::Csv),
         "binary" => Ok(CopyFormat::Binary),
-        other => Err(SqlError::new(
-            SqlState::INVALID_PARAMETER,
-            format!("COPY format \"{other}\" not recognized"),
-        )),
+        other => {
+            Err(SqlError::new(SqlState::INVALID_PARAMETER, format!("COPY format \"{other}\" not recognized")))
+        }
     }
 }
 
@@ -239,9 +240,7 @@ impl Given {
             "force_null" => set(&mut self.force_null, name, force(name, value, columns)?),
             "encoding" => set(&mut self.encoding, name, encoding(value)?),
             "freeze" => set(&mut self.freeze, name, boolean(name, value)?),
-            other => {
-                Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("option \"{other}\" not recognized")))
-            }
+            other => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("option \"{other}\" not recognized"))),
         }
     }
 
@@ -284,10 +283,9 @@ impl Given {
         ];
         match refused.iter().find(|(given, _)| *given) {
             None => Ok(()),
-            Some((_, name)) => Err(SqlError::new(
-                SqlState::SYNTAX_ERROR,
-                format!("cannot specify {name} in BINARY mode"),
-            )),
+            Some((_, name)) => {
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("cannot specify {name} in BINARY mode")))
+            }
         }
     }
 

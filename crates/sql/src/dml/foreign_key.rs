@@ -57,8 +57,10 @@ impl Reference {
             .columns
             .iter()
             .map(|column| {
-                let which = key.referenced_columns.iter().position(|id| *id == column.id).ok_or_else(broken)?;
-                let from = columns.get(which).map(|position| table.column_type(*position)).ok_or_else(broken)?;
+                let which =
+                    key.referenced_columns.iter().position(|id| *id == column.id).ok_or_else(broken)?;
+                let from =
+                    columns.get(which).map(|position| table.column_type(*position)).ok_or_else(broken)?;
                 Ok((which, from, parent.column_type(column.position)))
             })
             .collect::<SqlResult<Vec<_>>>()?;

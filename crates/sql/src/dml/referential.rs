@@ -28,7 +28,10 @@ struct Incoming {
 
 impl Incoming {
     fn descriptor(&self) -> SqlResult<&ForeignKeyDescriptor> {
-        self.child.foreign_keys.get(self.key).ok_or_else(|| SqlError::internal("a foreign key that is not there"))
+        self.child
+            .foreign_keys
+            .get(self.key)
+            .ok_or_else(|| SqlError::internal("a foreign key that is not there"))
     }
 }
 
@@ -93,7 +96,12 @@ impl Referential {
         Ok(())
     }
 
-    async fn enforce_one(&mut self, event: &Event, incoming: &Incoming, cx: &ExecContext<'_>) -> SqlResult<()> {
+    async fn enforce_one(
+        &mut self,
+        event: &Event,
+        incoming: &Incoming,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<()> {
         let key = incoming.descriptor()?;
         let columns = positions(&event.table, &key.referenced_columns)?;
         let before: Row = columns.iter().map(|position| event.old[*position].clone()).collect();
@@ -273,9 +281,10 @@ impl Search {
     }
 
     fn matches(&self, row: &[Datum]) -> bool {
-        self.positions.iter().zip(&self.values).all(|(position, value)| {
-            !row[*position].is_null() && compare::equal(&row[*position], value)
-        })
+        self.positions
+            .iter()
+            .zip(&self.values)
+            .all(|(position, value)| !row[*position].is_null() && compare::equal(&row[*position], value))
     }
 
     /// Full rows that match, at most `limit`.

@@ -12,7 +12,12 @@ use std::sync::Arc;
 /// Longest value shown of a failing row, in characters.
 const SHOWN_CHARACTERS: usize = 64;
 
-fn place(mut error: SqlError, host: &dyn ExecHost, table: &TableDescriptor, constraint: Option<&str>) -> SqlError {
+fn place(
+    mut error: SqlError,
+    host: &dyn ExecHost,
+    table: &TableDescriptor,
+    constraint: Option<&str>,
+) -> SqlError {
     let extra = error.extra_mut();
     extra.schema = host.schema_name(table.schema);
     extra.table = Some(table.name.clone());
@@ -44,10 +49,17 @@ fn failing_row(cx: &ExecContext<'_>, table: &TableDescriptor, row: &[Datum]) -> 
 }
 
 /// 23502
-pub(super) fn not_null(cx: &ExecContext<'_>, table: &TableDescriptor, position: usize, row: &[Datum]) -> SqlError {
+pub(super) fn not_null(
+    cx: &ExecContext<'_>,
+    table: &TableDescriptor,
+    position: usize,
+    row: &[Datum],
+) -> SqlError {
     let column = table.columns.get(position).map_or("", |column| &column.name);
-    let message =
-        format!("null value in column \"{column}\" of relation \"{}\" violates not-null constraint", table.name);
+    let message = format!(
+        "null value in column \"{column}\" of relation \"{}\" violates not-null constraint",
+        table.name
+    );
     let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message).with_detail(failing_row(cx, table, row));
     let mut error = place(error, cx.host, table, None);
     error.extra_mut().column = Some(column.to_string());
@@ -69,7 +81,7 @@ fn key_text(columns: &[(&str, Type)], values: &[Datum], context: &TextContext<'_
     format!("({})=({})", names.join(", "), values.join(", "))
 }
 
-fn named<'t>(table: &'t TableDescriptor, ids: impl Iterator<Item = u32>) -> Vec<(&'t str, Type)> {
+fn named(table: &TableDescriptor, ids: impl Iterator<Item = u32>) -> Vec<(&str, Type)> {
     ids.filter_map(|id| table.column(id)).map(|column| (column.name.as_str(), column.ty.ty)).collect()
 }
 
@@ -177,6 +189,10 @@ pub fn commit_error(
 }
 
 /// As [`commit_error`], for a write of one table.
-pub(super) fn write_error<T>(cx: &ExecContext<'_>, codec: &TableCodec, result: Result<T, KvError>) -> SqlResult<T> {
+pub(super) fn write_error<T>(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    result: Result<T, KvError>,
+) -> SqlResult<T> {
     result.map_err(|error| commit_error(error, std::slice::from_ref(codec.table()), cx.host, &cx.eval.text))
 }

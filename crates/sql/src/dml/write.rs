@@ -27,7 +27,12 @@ pub(super) enum Uniqueness {
 
 /// Whether the primary key is the hidden row number, which is new by construction.
 pub(super) fn has_hidden_key(codec: &TableCodec) -> bool {
-    codec.table().primary().columns.iter().all(|(id, _)| codec.table().column(*id).is_some_and(|column| column.hidden))
+    codec
+        .table()
+        .primary()
+        .columns
+        .iter()
+        .all(|(id, _)| codec.table().column(*id).is_some_and(|column| column.hidden))
 }
 
 /// The entry of a row in an index, and whether its key must be new.
@@ -51,7 +56,11 @@ pub(super) fn unique_keys(codec: &TableCodec, row: &[Datum], row_key: &Bytes) ->
 }
 
 /// Locks keys and fails if one of them exists or is given twice.
-pub(super) async fn require_absent(cx: &ExecContext<'_>, codec: &TableCodec, keys: &[Bytes]) -> SqlResult<()> {
+pub(super) async fn require_absent(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    keys: &[Bytes],
+) -> SqlResult<()> {
     let duplicate = |key: &[u8]| violation::duplicate(cx.host, &cx.eval.text, codec.table(), codec, key);
     if keys.len() > 1 {
         let mut seen = HashSet::with_capacity(keys.len());

@@ -94,7 +94,12 @@ impl<'p> Apply<'p> {
     }
 }
 
-async fn set_value(exprs: [&Expr; 3], row: &Row, scope: &Scope<'_>, cx: &ExecContext<'_>) -> SqlResult<Datum> {
+async fn set_value(
+    exprs: [&Expr; 3],
+    row: &Row,
+    scope: &Scope<'_>,
+    cx: &ExecContext<'_>,
+) -> SqlResult<Datum> {
     let [sequence, value, is_called] = exprs.map(|expr| eval(expr, row, &scope.env(cx)));
     match (oid(&sequence?)?, value?, is_called?) {
         (Some(oid), Datum::Int8(value), Datum::Bool(is_called)) => {

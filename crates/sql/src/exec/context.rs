@@ -1,5 +1,6 @@
 //! What an execution is given: transaction, parameters, session values, limits.
 
+use crate::analytic::EngineChoice;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::plan::{Expr, Plan};
 use crate::table::CodecCache;
@@ -38,9 +39,12 @@ pub struct ExecContext<'a> {
     /// The statement is a transaction of its own: uniqueness may be checked by the commit (see
     /// [`crate::dml::commit_error`]).
     pub implicit_commit: bool,
-    /// READ COMMITTED semantics are in force or not; kept for lock waits of later isolation levels.
-    pub serializable: bool,
+    /// Which engine runs what (setting `engine`).
+    pub engine: EngineChoice,
 }
+
+/// The CHECK constraints of a table: name and condition over the full row.
+pub type Checks = Arc<Vec<(Arc<str>, Expr)>>;
 
 /// What the engine asks of the catalog and of sequences; implemented by the session.
 #[async_trait]
@@ -67,7 +71,7 @@ pub trait ExecHost: Send + Sync {
     /// Name of a schema, for the fields of error messages.
     fn schema_name(&self, oid: Oid) -> Option<String>;
     /// The CHECK constraints of a table over its full row, for changes that foreign keys cascade.
-    fn checks(&self, table: &Arc<TableDescriptor>) -> SqlResult<Arc<Vec<(Arc<str>, Expr)>>>;
+    fn checks(&self, table: &Arc<TableDescriptor>) -> SqlResult<Checks>;
     /// The default of a column over an empty row (`NULL` if it has none), for `SET DEFAULT`.
     fn column_default(&self, table: &Arc<TableDescriptor>, column: u32) -> SqlResult<Expr>;
 }
@@ -126,10 +130,9 @@ impl CancelFlag {
             Self::TIMEOUT => {
                 SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
             }
-            Self::SHUTDOWN => SqlError::new(
-                SqlState::ADMIN_SHUTDOWN,
-                "terminating connection due to administrator command",
-            ),
+            Self::SHUTDOWN => {
+                SqlError::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+            }
             _ => SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"),
         }
     }
@@ -166,10 +169,7 @@ impl MemoryBudget {
     #[cold]
     fn exhausted(&self, bytes: usize) -> SqlError {
         SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
-            .with_detail(format!(
-                "The statement needs {bytes} bytes beyond the {} it may use.",
-                self.0.limit
-            ))
+            .with_detail(format!("The statement needs {bytes} bytes beyond the {} it may use.", self.0.limit))
             .with_hint("Return or sort fewer rows, or add an index that gives the order wanted.")
     }
 

@@ -198,11 +198,12 @@ pub fn value<'a>(expr: &'a Expr, row: &'a [Datum], env: &EvalEnv<'a>) -> SqlResu
             let inner = value(expr, row, env)?;
             sql_types::cast::cast(&inner, from, *to, *explicit, env.eval).map(Value::Owned)
         }
-        Expr::And(_)
-        | Expr::Or(_)
-        | Expr::Not(_)
-        | Expr::InList(..) => Ok(from_bool(eval_bool(expr, row, env)?)),
-        Expr::IsNull(inner, negated) => is_null(inner, *negated, row, env).map(|truth| from_bool(Some(truth))),
+        Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::InList(..) => {
+            Ok(from_bool(eval_bool(expr, row, env)?))
+        }
+        Expr::IsNull(inner, negated) => {
+            is_null(inner, *negated, row, env).map(|truth| from_bool(Some(truth)))
+        }
         Expr::IsDistinct(left, right, negated) => {
             let (left, right) = (value(left, row, env)?, value(right, row, env)?);
             let distinct = match (left.is_null(), right.is_null()) {

@@ -2,9 +2,9 @@
 
 use super::eval::{eval, is_true};
 use super::hash_key::{KEY_OVERHEAD, KeyTable};
+use super::lookup::{LOOKUP_ROWS, Lookup};
 use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, drain};
 use super::relation::row_bytes;
-use super::scan::PointLookup;
 use super::scope::Scope;
 use super::{ExecContext, Reservation};
 use crate::plan::{Expr, JoinKind, Plan};
@@ -45,8 +45,8 @@ enum Right<'p> {
     Unread,
     /// Run anew for each left row.
     Lateral,
-    /// At most one row, found by its key; fetched for a batch of left rows at once.
-    Lookup(PointLookup<'p>),
+    /// An index scan, done for a batch of left rows at once.
+    Lookup(Lookup<'p>),
 }
 
 /// The left row a nested loop is at.
@@ -60,7 +60,7 @@ enum RightRows<'p> {
     /// Position in the kept rows.
     Kept(usize),
     Running(BoxOperator<'p>, std::vec::IntoIter<Row>),
-    Fetched(Option<Row>),
+    Fetched(std::vec::IntoIter<Row>),
 }
 
 /// For each left row, all right rows.
@@ -74,7 +74,7 @@ pub(crate) struct NestedLoop<'p> {
     left_width: usize,
     pending: std::vec::IntoIter<Row>,
     /// Right rows of the pending left rows, for look-ups.
-    fetched: std::vec::IntoIter<Option<Row>>,
+    fetched: std::vec::IntoIter<Vec<Row>>,
     current: Option<Current<'p>>,
     left_done: bool,
     /// RIGHT and FULL: next right row to look at for want of a partner.
@@ -91,10 +91,11 @@ impl<'p> NestedLoop<'p> {
         on: Option<&'p Expr>,
         scope: &Scope<'p>,
     ) -> SqlResult<Self> {
-        let source = match PointLookup::of(right, scope).filter(|_| lateral) {
-            Some(lookup) => Right::Lookup(lookup),
-            None if lateral => Right::Lateral,
-            None => Right::Unread,
+        let first_only = matches!(kind, JoinKind::Semi | JoinKind::Anti);
+        let source = match (lateral, Lookup::of(right, first_only, scope)) {
+            (false, _) => Right::Unread,
+            (true, Some(lookup)) => Right::Lookup(lookup),
+            (true, None) => Right::Lateral,
         };
         Ok(NestedLoop {
             kind,
@@ -123,12 +124,8 @@ impl<'p> NestedLoop<'p> {
             if self.left_done {
                 return Ok(false);
             }
-            let want = if matches!(self.right, Right::Lookup(_)) { want.max(128) } else { want };
-            match self.left.next(cx, want.min(BATCH_ROWS)).await? {
+            match self.left.next(cx, want).await? {
                 Some(batch) => {
-                    if let Right::Lookup(lookup) = &mut self.right {
-                        self.fetched = lookup.fetch(&batch, &self.scope, cx).await?.into_iter();
-                    }
                     self.pending = batch.into_iter();
                 }
                 None => {
@@ -136,6 +133,13 @@ impl<'p> NestedLoop<'p> {
                     return Ok(false);
                 }
             }
+        }
+        if let Right::Lookup(lookup) = &mut self.right
+            && self.fetched.len() == 0
+        {
+            let coming = self.pending.as_slice();
+            let coming = &coming[..coming.len().min(LOOKUP_ROWS)];
+            self.fetched = lookup.fetch(coming, &self.scope, cx).await?.into_iter();
         }
         let Some(row) = self.pending.next() else { return Ok(false) };
         if matches!(self.right, Right::Unread) {
@@ -149,7 +153,7 @@ impl<'p> NestedLoop<'p> {
                 let operator = build(self.right_plan, &self.scope.with_row(row.clone()))?;
                 RightRows::Running(operator, Vec::new().into_iter())
             }
-            Right::Lookup(_) => RightRows::Fetched(self.fetched.next().flatten()),
+            Right::Lookup(_) => RightRows::Fetched(self.fetched.next().unwrap_or_default().into_iter()),
             Right::Kept { .. } | Right::Unread => RightRows::Kept(0),
         };
         self.current = Some(Current { row, matched: false, rows });
@@ -183,7 +187,7 @@ impl<'p> NestedLoop<'p> {
                         None => break,
                     },
                 },
-                RightRows::Fetched(right) => match right.take() {
+                RightRows::Fetched(rows) => match rows.next() {
                     Some(right) => (pair(&current.row, &right), None),
                     None => break,
                 },
@@ -206,7 +210,7 @@ impl<'p> NestedLoop<'p> {
                 *matched = true;
             }
         }
-        if out.len() >= want && !matches!(current.rows, RightRows::Fetched(None)) {
+        if out.len() >= want {
             return Ok(false);
         }
         if !current.matched {
@@ -403,7 +407,13 @@ impl<'p> HashJoin<'p> {
     }
 
     /// Adds the results of the current left row; false if `out` filled up before the row was done.
-    fn step(&mut self, side: &mut BuildSide, cx: &ExecContext<'_>, want: usize, out: &mut Batch) -> SqlResult<bool> {
+    fn step(
+        &mut self,
+        side: &mut BuildSide,
+        cx: &ExecContext<'_>,
+        want: usize,
+        out: &mut Batch,
+    ) -> SqlResult<bool> {
         let Some(current) = &mut self.current else { return Ok(true) };
         while current.candidate != NO_ROW {
             if out.len() >= want {
@@ -412,8 +422,11 @@ impl<'p> HashJoin<'p> {
             let index = current.candidate as usize;
             current.candidate = side.next[index];
             let row_only = matches!(self.kind, JoinKind::Semi | JoinKind::Anti);
-            let candidate =
-                if row_only && self.on.is_none() { Row::new() } else { pair(&current.row, &side.rows[index]) };
+            let candidate = if row_only && self.on.is_none() {
+                Row::new()
+            } else {
+                pair(&current.row, &side.rows[index])
+            };
             if !accepts(self.on, &candidate, &self.scope, cx)? {
                 continue;
             }
@@ -443,7 +456,8 @@ impl<'p> HashJoin<'p> {
 
     fn unmatched_right(&mut self, side: &BuildSide, want: usize, out: &mut Batch) {
         while out.len() < want
-            && let (Some(row), Some(matched)) = (side.rows.get(self.leftover), side.matched.get(self.leftover))
+            && let (Some(row), Some(matched)) =
+                (side.rows.get(self.leftover), side.matched.get(self.leftover))
         {
             self.leftover += 1;
             if !matched {

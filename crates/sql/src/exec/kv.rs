@@ -18,7 +18,11 @@ fn read(lock: Option<RowLock>) -> ReadOptions {
 }
 
 /// The value of a key.
-pub(crate) async fn get(cx: &ExecContext<'_>, key: &Bytes, lock: Option<RowLock>) -> SqlResult<Option<Bytes>> {
+pub(crate) async fn get(
+    cx: &ExecContext<'_>,
+    key: &Bytes,
+    lock: Option<RowLock>,
+) -> SqlResult<Option<Bytes>> {
     cx.txn.get(key, read(lock)).await.map_err(kv_error)
 }
 
@@ -46,6 +50,18 @@ pub(crate) async fn scan_page(
     let options = ScanOptions { reverse, limit: limit as u64, target_bytes: PAGE_BYTES, read: read(lock) };
     let page = cx.txn.scan(span, options).await.map_err(kv_error)?;
     Ok(Page { rows: page.rows, resume: page.resume })
+}
+
+/// The first entries of each span.
+pub(crate) async fn scan_many(
+    cx: &ExecContext<'_>,
+    spans: &[Span],
+    reverse: bool,
+    lock: Option<RowLock>,
+) -> SqlResult<Vec<Page>> {
+    let options = ScanOptions { reverse, limit: 0, target_bytes: PAGE_BYTES, read: read(lock) };
+    let pages = cx.txn.scan_many(spans, options).await.map_err(kv_error)?;
+    Ok(pages.into_iter().map(|page| Page { rows: page.rows, resume: page.resume }).collect())
 }
 
 /// Bytes after which a page ends.

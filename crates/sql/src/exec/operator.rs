@@ -2,7 +2,9 @@
 
 use super::scope::Scope;
 use super::{ExecContext, Reservation};
-use super::{aggregate, apply, distinct, join, project, recursive, relation, scan, setop, sort, source, window};
+use super::{
+    aggregate, apply, distinct, join, project, recursive, relation, scan, setop, sort, source, window,
+};
 use crate::dml;
 use crate::plan::{JoinMethod, Plan, PlanKind};
 use async_trait::async_trait;
@@ -33,14 +35,18 @@ pub(crate) type BoxOperator<'p> = Box<dyn Operator + 'p>;
 
 /// The operator for a plan.
 pub(crate) fn build<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<BoxOperator<'p>> {
-    let operator = build_plain(plan, scope)?;
+    let operator = match crate::analytic::wrap(plan, scope) {
+        Some(operator) => operator,
+        None => build_plain(plan, scope)?,
+    };
     if !scope.instrument {
         return Ok(operator);
     }
     Ok(Box::new(Instrumented { plan, operator, started: false }))
 }
 
-fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<BoxOperator<'p>> {
+/// The row engine's operator for a plan.
+pub(crate) fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<BoxOperator<'p>> {
     Ok(match &plan.kind {
         PlanKind::Values(rows) => Box::new(source::Values::new(rows, scope)),
         PlanKind::Scan { .. } => Box::new(scan::Scan::new(plan, scope)?),

@@ -24,7 +24,12 @@ impl<'p> Filter<'p> {
 }
 
 /// Removes rows for which a predicate is not true.
-pub(crate) fn retain(batch: &mut Batch, predicate: &Expr, scope: &Scope<'_>, cx: &ExecContext<'_>) -> SqlResult<()> {
+pub(crate) fn retain(
+    batch: &mut Batch,
+    predicate: &Expr,
+    scope: &Scope<'_>,
+    cx: &ExecContext<'_>,
+) -> SqlResult<()> {
     let env = scope.env(cx);
     let mut failure = None;
     batch.retain(|row| {

@@ -25,13 +25,7 @@ pub(crate) struct Recursive<'p> {
 }
 
 impl<'p> Recursive<'p> {
-    pub fn new(
-        cte: usize,
-        base: &'p Plan,
-        step: &'p Plan,
-        all: bool,
-        scope: &Scope<'p>,
-    ) -> SqlResult<Self> {
+    pub fn new(cte: usize, base: &'p Plan, step: &'p Plan, all: bool, scope: &Scope<'p>) -> SqlResult<Self> {
         Ok(Recursive {
             cte,
             step,

@@ -27,7 +27,9 @@ fn json_bytes(value: &serde_json::Value) -> usize {
         + match value {
             Value::String(text) => text.len(),
             Value::Array(items) => items.iter().map(json_bytes).sum(),
-            Value::Object(fields) => fields.iter().map(|(name, value)| 48 + name.len() + json_bytes(value)).sum(),
+            Value::Object(fields) => {
+                fields.iter().map(|(name, value)| 48 + name.len() + json_bytes(value)).sum()
+            }
             _ => 16,
         }
 }

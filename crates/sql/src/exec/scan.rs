@@ -1,12 +1,11 @@
 //! Scans of stored tables.
 
-use super::eval::is_true;
+use super::ExecContext;
 use super::kv;
 use super::operator::{BATCH_ROWS, Batch, Operator};
 use super::project::row_count;
 use super::scan_keys::{self, Keys};
 use super::scope::Scope;
-use super::ExecContext;
 use crate::catalog::descriptor::{ColumnId, IndexId, PRIMARY_INDEX, TableDescriptor};
 use crate::plan::{Expr, IndexAccess, Plan, PlanKind, RowLock};
 use crate::table::{Projection, TableCodec};
@@ -24,20 +23,20 @@ const FIRST_FILTERED_PAGE: usize = 128;
 
 /// The parts of a scan node.
 #[derive(Clone, Copy)]
-struct Node<'p> {
+pub(super) struct Node<'p> {
     plan: &'p Plan,
     table: &'p Arc<TableDescriptor>,
-    index: IndexId,
-    access: &'p IndexAccess,
+    pub index: IndexId,
+    pub access: &'p IndexAccess,
     columns: &'p [ColumnId],
-    filter: Option<&'p Expr>,
-    reverse: bool,
-    lock: Option<RowLock>,
+    pub filter: Option<&'p Expr>,
+    pub reverse: bool,
+    pub lock: Option<RowLock>,
     limit: Option<&'p Expr>,
 }
 
 impl<'p> Node<'p> {
-    fn of(plan: &'p Plan) -> Option<Self> {
+    pub fn of(plan: &'p Plan) -> Option<Self> {
         match &plan.kind {
             PlanKind::Scan { table, index, access, columns, filter, reverse, lock, limit } => Some(Node {
                 plan,
@@ -53,24 +52,37 @@ impl<'p> Node<'p> {
             _ => None,
         }
     }
+
+    /// The lock to take while reading the scanned index itself.
+    pub fn index_lock(&self) -> Option<RowLock> {
+        self.lock.filter(|_| self.index == PRIMARY_INDEX)
+    }
+
+    /// Whether an access to one value of each column finds at most one entry.
+    pub fn is_point(&self) -> bool {
+        let index = self.table.index(self.index);
+        index.is_some_and(|index| {
+            index.unique && self.access.prefix.len() == index.columns.len() && self.access.in_list.is_empty()
+        })
+    }
 }
 
 /// How the rows of one scan are decoded.
-struct Reader {
-    codec: Arc<TableCodec>,
+pub(super) struct Reader {
+    pub codec: Arc<TableCodec>,
     /// Decodes rows.
-    rows: Projection,
+    rows: Arc<Projection>,
     /// Decodes entries of the secondary index scanned, if they hold every wanted column.
-    entries: Option<Projection>,
+    entries: Option<Arc<Projection>>,
 }
 
 impl Reader {
-    fn new(node: Node<'_>, cx: &ExecContext<'_>) -> SqlResult<Self> {
+    pub fn new(node: Node<'_>, cx: &ExecContext<'_>) -> SqlResult<Self> {
         let codec = cx.codecs.get(node.table)?;
-        let rows = Projection::new(&codec, PRIMARY_INDEX, node.columns)?;
+        let rows = codec.projection(PRIMARY_INDEX, node.columns)?;
         let entries = match node.index {
             PRIMARY_INDEX => None,
-            index => Some(Projection::new(&codec, index, node.columns)?)
+            index => Some(codec.projection(index, node.columns)?)
                 .filter(|entries| entries.covering() && node.lock.is_none()),
         };
         Ok(Reader { codec, rows, entries })
@@ -84,7 +96,7 @@ impl Reader {
 }
 
 /// A key and its value.
-type Entry = (Bytes, Bytes);
+pub(super) type Entry = (Bytes, Bytes);
 
 /// What is left to read.
 enum Rest {
@@ -107,6 +119,13 @@ impl<'p> Scan<'p> {
     pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
         let node = Node::of(plan).ok_or_else(|| SqlError::internal("a scan of something else"))?;
         Ok(Scan { node, scope: scope.clone(), reader: None, rest: Rest::NotStarted, page: 0, limit: None })
+    }
+
+    /// The scan without its filter, which somebody else applies.
+    pub fn without_filter(mut self) -> Self {
+        self.node.filter = None;
+        self.node.limit = None;
+        self
     }
 
     fn start(&mut self, cx: &ExecContext<'_>) -> SqlResult<Reader> {
@@ -133,14 +152,9 @@ impl<'p> Scan<'p> {
         Ok(reader)
     }
 
-    /// The lock to take while reading the scanned index itself.
-    fn index_lock(&self) -> Option<RowLock> {
-        self.node.lock.filter(|_| self.node.index == PRIMARY_INDEX)
-    }
-
     /// Further entries of the index; empty at the end.
     async fn entries(&mut self, cx: &ExecContext<'_>, limit: usize) -> SqlResult<Vec<Entry>> {
-        let lock = self.index_lock();
+        let lock = self.node.index_lock();
         loop {
             match &mut self.rest {
                 Rest::NotStarted => return Ok(Vec::new()),
@@ -190,14 +204,34 @@ impl<'p> Scan<'p> {
     }
 }
 
-/// Rows of entries of the scanned index.
-async fn decode(node: Node<'_>, reader: &Reader, entries: &[Entry], cx: &ExecContext<'_>) -> SqlResult<Batch> {
+/// Rows of entries of the scanned index, in their order. An entry whose row is skipped for its lock is
+/// left out.
+async fn decode(
+    node: Node<'_>,
+    reader: &Reader,
+    entries: &[Entry],
+    cx: &ExecContext<'_>,
+) -> SqlResult<Batch> {
+    let direct = if node.index == PRIMARY_INDEX { Some(&reader.rows) } else { reader.entries.as_ref() };
+    if let Some(projection) = direct {
+        return entries.iter().map(|(key, value)| projection.decode(&reader.codec, key, value)).collect();
+    }
+    Ok(decode_each(node, reader, entries, cx).await?.into_iter().flatten().collect())
+}
+
+/// The row of each entry of the scanned index.
+pub(super) async fn decode_each(
+    node: Node<'_>,
+    reader: &Reader,
+    entries: &[Entry],
+    cx: &ExecContext<'_>,
+) -> SqlResult<Vec<Option<Row>>> {
     let codec = &reader.codec;
     if node.index == PRIMARY_INDEX {
-        return entries.iter().map(|(key, value)| reader.rows.decode(codec, key, value)).collect();
+        return entries.iter().map(|(key, value)| reader.rows.decode(codec, key, value).map(Some)).collect();
     }
     if let Some(projection) = &reader.entries {
-        return entries.iter().map(|(key, value)| projection.decode(codec, key, value)).collect();
+        return entries.iter().map(|(key, value)| projection.decode(codec, key, value).map(Some)).collect();
     }
     let keys = entries
         .iter()
@@ -206,7 +240,7 @@ async fn decode(node: Node<'_>, reader: &Reader, entries: &[Entry], cx: &ExecCon
     let rows = kv::get_many(cx, &keys, node.lock).await?;
     keys.iter()
         .zip(rows)
-        .filter_map(|(key, value)| value.map(|value| reader.rows.decode(codec, key, &value)))
+        .map(|(key, value)| value.map(|value| reader.rows.decode(codec, key, &value)).transpose())
         .collect()
 }
 
@@ -247,90 +281,5 @@ impl Operator for Scan<'_> {
                 cx.pause().await?;
             }
         }
-    }
-}
-
-/// The right side of a nested loop that finds at most one row by a key made from the left row.
-pub(crate) struct PointLookup<'p> {
-    node: Node<'p>,
-    reader: Option<Reader>,
-}
-
-impl<'p> PointLookup<'p> {
-    /// The look-up a plan is, if it is one.
-    pub fn of(plan: &'p Plan, scope: &Scope<'p>) -> Option<Self> {
-        let node = Node::of(plan).filter(|_| !scope.instrument)?;
-        let index = node.table.index(node.index)?;
-        let access = node.access;
-        let whole = access.prefix.len() == index.columns.len() && access.in_list.is_empty();
-        (index.unique && whole).then_some(PointLookup { node, reader: None })
-    }
-
-    /// The right row of each left row.
-    pub async fn fetch(
-        &mut self,
-        left: &[Row],
-        scope: &Scope<'p>,
-        cx: &ExecContext<'_>,
-    ) -> SqlResult<Vec<Option<Row>>> {
-        let reader = match self.reader.take() {
-            Some(reader) => reader,
-            None => Reader::new(self.node, cx)?,
-        };
-        let scopes: Vec<Scope<'p>> = left.iter().map(|row| scope.with_row(row.clone())).collect();
-        let mut keys = Vec::with_capacity(left.len());
-        let mut wanting = Vec::with_capacity(left.len());
-        {
-            let index = reader.codec.index(self.node.index)?;
-            for (position, scope) in scopes.iter().enumerate() {
-                if let Some(key) = scan_keys::point(index, self.node.access, &scope.env(cx))? {
-                    keys.push(key);
-                    wanting.push(position);
-                }
-            }
-        }
-        let mut rows: Vec<Option<Row>> = vec![None; left.len()];
-        let primary = self.node.index == PRIMARY_INDEX;
-        let lock = self.node.lock.filter(|_| primary);
-        let mut values = kv::get_many(cx, &keys, lock).await?;
-        if !primary && reader.entries.is_none() {
-            (keys, values, wanting) = self.follow(&reader, keys, values, wanting, cx).await?;
-        }
-        let projection = reader.entries.as_ref().unwrap_or(&reader.rows);
-        for ((position, key), value) in wanting.into_iter().zip(&keys).zip(values) {
-            let Some(value) = value else { continue };
-            let row = projection.decode(&reader.codec, key, &value)?;
-            let keep = match self.node.filter {
-                Some(filter) => is_true(filter, &row, &scopes[position].env(cx))?,
-                None => true,
-            };
-            if keep {
-                rows[position] = Some(row);
-            }
-        }
-        self.reader = Some(reader);
-        Ok(rows)
-    }
-
-    /// From index entries to rows.
-    #[allow(clippy::type_complexity, reason = "three parallel lists")]
-    async fn follow(
-        &self,
-        reader: &Reader,
-        keys: Vec<Bytes>,
-        values: Vec<Option<Bytes>>,
-        wanting: Vec<usize>,
-        cx: &ExecContext<'_>,
-    ) -> SqlResult<(Vec<Bytes>, Vec<Option<Bytes>>, Vec<usize>)> {
-        let mut row_keys = Vec::with_capacity(keys.len());
-        let mut positions = Vec::with_capacity(keys.len());
-        for ((key, value), position) in keys.iter().zip(values).zip(wanting) {
-            if let Some(value) = value {
-                row_keys.push(reader.row_key(self.node.index, key, &value)?);
-                positions.push(position);
-            }
-        }
-        let rows = kv::get_many(cx, &row_keys, self.node.lock).await?;
-        Ok((row_keys, rows, positions))
     }
 }

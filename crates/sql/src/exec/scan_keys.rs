@@ -17,14 +17,6 @@ pub(crate) enum Keys {
     Spans(Vec<Span>),
 }
 
-/// The key of a point access without `IN`; `None` if a value is NULL.
-pub(crate) fn point(index: &IndexCodec, access: &IndexAccess, env: &EvalEnv<'_>) -> SqlResult<Option<Bytes>> {
-    let mut key = BytesMut::with_capacity(index.prefix.len() + 12 * access.prefix.len());
-    key.extend_from_slice(&index.prefix);
-    let found = prefix(index, &access.prefix, env, &mut key)?;
-    Ok(found.then(|| key.freeze()))
-}
-
 /// Appends the values of leading columns; false if one is NULL.
 fn prefix(index: &IndexCodec, exprs: &[Expr], env: &EvalEnv<'_>, key: &mut BytesMut) -> SqlResult<bool> {
     for (expr, column) in exprs.iter().zip(&index.columns) {

@@ -1,5 +1,6 @@
 //! What an operator sees beyond its own input: the rows around it and the common table expressions.
 
+use crate::analytic::EngineChoice;
 use crate::exec::eval::EvalEnv;
 use crate::exec::{ExecContext, Reservation};
 use crate::plan::Plan;
@@ -56,6 +57,8 @@ pub(crate) struct Scope<'p> {
     ctes: Option<Arc<Cte<'p>>>,
     /// Whether operators report what they do.
     pub instrument: bool,
+    /// Which engine runs what.
+    pub engine: EngineChoice,
 }
 
 impl<'p> Scope<'p> {

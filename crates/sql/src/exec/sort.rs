@@ -32,8 +32,20 @@ pub(crate) fn compare_keys(keys: &[SortKey], left: &[Datum], right: &[Datum]) ->
 pub(crate) fn compare_key(key: &SortKey, left: &Datum, right: &Datum) -> Ordering {
     match (left.is_null(), right.is_null()) {
         (true, true) => Ordering::Equal,
-        (true, false) => if key.nulls_first { Ordering::Less } else { Ordering::Greater },
-        (false, true) => if key.nulls_first { Ordering::Greater } else { Ordering::Less },
+        (true, false) => {
+            if key.nulls_first {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        }
+        (false, true) => {
+            if key.nulls_first {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            }
+        }
         (false, false) => {
             let ordering = compare::compare(left, right);
             if key.descending { ordering.reverse() } else { ordering }

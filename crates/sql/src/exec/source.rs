@@ -150,7 +150,9 @@ pub(crate) struct CteScan<'p> {
 impl<'p> CteScan<'p> {
     pub fn new(number: usize, scope: &Scope<'p>) -> SqlResult<Self> {
         let cte = scope.cte(number).ok_or_else(|| {
-            SqlError::internal(format!("the plan refers to common table expression {number}, which is not in scope"))
+            SqlError::internal(format!(
+                "the plan refers to common table expression {number}, which is not in scope"
+            ))
         })?;
         Ok(CteScan { cte, rows: None, position: 0 })
     }
@@ -207,7 +209,9 @@ impl<'p> With<'p> {
 fn is_modifying(plan: &Plan) -> bool {
     match &plan.kind {
         PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. } => true,
-        PlanKind::With { ctes, body } => is_modifying(body) || ctes.iter().any(|(_, plan)| is_modifying(plan)),
+        PlanKind::With { ctes, body } => {
+            is_modifying(body) || ctes.iter().any(|(_, plan)| is_modifying(plan))
+        }
         PlanKind::Project { input, .. } => is_modifying(input),
         _ => false,
     }

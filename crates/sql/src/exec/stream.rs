@@ -25,7 +25,12 @@ pub fn execute(plan: &Arc<Plan>, cx: &ExecContext<'_>) -> SqlResult<RowStream> {
 
 /// Starts a statement that reads `rows` wherever it scans common table expression `cte`; see
 /// [`super::COPY_INPUT`].
-pub fn execute_over(plan: &Arc<Plan>, cx: &ExecContext<'_>, cte: usize, rows: Vec<Row>) -> SqlResult<RowStream> {
+pub fn execute_over(
+    plan: &Arc<Plan>,
+    cx: &ExecContext<'_>,
+    cte: usize,
+    rows: Vec<Row>,
+) -> SqlResult<RowStream> {
     RowStream::new(plan.clone(), cx, Some((cte, rows)))
 }
 
@@ -33,6 +38,7 @@ impl RowStream {
     fn new(plan: Arc<Plan>, cx: &ExecContext<'_>, input: Option<(usize, Vec<Row>)>) -> SqlResult<Self> {
         let mut scope = Scope::default();
         scope.instrument = cx.stats.is_some();
+        scope.engine = cx.engine;
         if let Some((cte, rows)) = input {
             scope = scope.with_cte(cte, None, Some(SharedRows::new(rows, Default::default())));
         }

@@ -50,12 +50,7 @@ fn integer(expr: &Expr, row: &[Datum], env: &EvalEnv<'_>) -> SqlResult<Option<i6
     }
 }
 
-fn ends(
-    from: Option<&Expr>,
-    to: Option<&Expr>,
-    row: &[Datum],
-    env: &EvalEnv<'_>,
-) -> SqlResult<Option<Ends>> {
+fn ends(from: Option<&Expr>, to: Option<&Expr>, row: &[Datum], env: &EvalEnv<'_>) -> SqlResult<Option<Ends>> {
     let mut both = [None, None];
     for (end, expr) in both.iter_mut().zip([from, to]) {
         if let Some(expr) = expr {
@@ -113,7 +108,13 @@ fn slice(array: &ArrayValue, slices: &[Ends]) -> Datum {
     Datum::Array(Arc::new(ArrayValue { element: array.element, dimensions, values }))
 }
 
-fn collect(array: &ArrayValue, windows: &[(usize, usize)], level: usize, offset: usize, out: &mut Vec<Datum>) {
+fn collect(
+    array: &ArrayValue,
+    windows: &[(usize, usize)],
+    level: usize,
+    offset: usize,
+    out: &mut Vec<Datum>,
+) {
     let Some((from, to)) = windows.get(level) else {
         out.extend(array.values.get(offset).cloned());
         return;

@@ -48,7 +48,8 @@ impl<'p> Window<'p> {
             let mut values = Vec::with_capacity(keyed.len());
             let mut start = 0;
             while start < keyed.len() {
-                let end = start + keyed[start..].partition_point(|row| same(&row.partition, &keyed[start].partition));
+                let end = start
+                    + keyed[start..].partition_point(|row| same(&row.partition, &keyed[start].partition));
                 partition(call, &keyed[start..end], &mut values, &self.scope, cx).await?;
                 start = end;
             }
@@ -68,8 +69,10 @@ impl<'p> Window<'p> {
         let env = self.scope.env(cx);
         let mut keyed = Vec::with_capacity(rows.len());
         for row in rows {
-            let partition = call.partition.iter().map(|expr| eval(expr, &row, &env)).collect::<SqlResult<Row>>()?;
-            let order = call.order.iter().map(|key| eval(&key.expr, &row, &env)).collect::<SqlResult<Row>>()?;
+            let partition =
+                call.partition.iter().map(|expr| eval(expr, &row, &env)).collect::<SqlResult<Row>>()?;
+            let order =
+                call.order.iter().map(|key| eval(&key.expr, &row, &env)).collect::<SqlResult<Row>>()?;
             keyed.push(Keyed { partition, order, row });
         }
         keyed.sort_by(|left, right| {
@@ -78,7 +81,6 @@ impl<'p> Window<'p> {
         });
         Ok(keyed)
     }
-
 }
 
 /// Adds the call's values for the rows of one partition.
@@ -89,29 +91,29 @@ async fn partition(
     scope: &Scope<'_>,
     cx: &ExecContext<'_>,
 ) -> SqlResult<()> {
-        let partition = Partition::new(rows.len(), |left, right| {
-            let keys = call.order.iter().zip(&rows[left].order).zip(&rows[right].order);
-            keys.into_iter().all(|((key, left), right)| compare_key(key, left, right).is_eq())
-        });
-        let frame = {
-            let orders: Vec<&Row> = rows.iter().map(|row| &row.order).collect();
-            Frame::new(call, &partition, orders, &scope.env(cx))?
-        };
-        let mut running = Running::default();
-        for index in 0..rows.len() {
-            if index % BATCH_ROWS == BATCH_ROWS - 1 {
-                cx.pause().await?;
-            }
-            let env = scope.env(cx);
-            let frame = frame.rows(index, &partition, &env)?;
-            values.push(match &call.kind {
-                WindowKind::Function(function, args) => {
-                    function_value(function, args, index, rows, &partition, frame, &env)?
-                }
-                WindowKind::Aggregate(aggregate) => running.value(aggregate, rows, frame, &env)?,
-            });
+    let partition = Partition::new(rows.len(), |left, right| {
+        let keys = call.order.iter().zip(&rows[left].order).zip(&rows[right].order);
+        keys.into_iter().all(|((key, left), right)| compare_key(key, left, right).is_eq())
+    });
+    let frame = {
+        let orders: Vec<&Row> = rows.iter().map(|row| &row.order).collect();
+        Frame::new(call, &partition, orders, &scope.env(cx))?
+    };
+    let mut running = Running::default();
+    for index in 0..rows.len() {
+        if index % BATCH_ROWS == BATCH_ROWS - 1 {
+            cx.pause().await?;
         }
-        Ok(())
+        let env = scope.env(cx);
+        let frame = frame.rows(index, &partition, &env)?;
+        values.push(match &call.kind {
+            WindowKind::Function(function, args) => {
+                function_value(function, args, index, rows, &partition, frame, &env)?
+            }
+            WindowKind::Aggregate(aggregate) => running.value(aggregate, rows, frame, &env)?,
+        });
+    }
+    Ok(())
 }
 
 fn same(left: &[Datum], right: &[Datum]) -> bool {
@@ -119,7 +121,11 @@ fn same(left: &[Datum], right: &[Datum]) -> bool {
 }
 
 fn compare_values(left: &[Datum], right: &[Datum]) -> Ordering {
-    left.iter().zip(right).map(|(left, right)| compare::compare(left, right)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    left.iter()
+        .zip(right)
+        .map(|(left, right)| compare::compare(left, right))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
 }
 
 /// An aggregate over frames that mostly grow.

@@ -190,7 +190,9 @@ impl<'a> Frame<'a> {
             Bound::Current if self.units == FrameUnits::Rows => index + usize::from(!is_start),
             Bound::Current => edge_of(partition.peers(index), is_start),
             Bound::Preceding(Offset::Rows(offset)) => self.counted(index, *offset, true, partition, is_start),
-            Bound::Following(Offset::Rows(offset)) => self.counted(index, *offset, false, partition, is_start),
+            Bound::Following(Offset::Rows(offset)) => {
+                self.counted(index, *offset, false, partition, is_start)
+            }
             Bound::Preceding(Offset::Value(value, ty)) => {
                 self.valued(index, (value, *ty), true, partition, is_start, env)?
             }
@@ -201,7 +203,14 @@ impl<'a> Frame<'a> {
     }
 
     /// An edge so many rows or peer groups away.
-    fn counted(&self, index: usize, offset: usize, back: bool, partition: &Partition, is_start: bool) -> usize {
+    fn counted(
+        &self,
+        index: usize,
+        offset: usize,
+        back: bool,
+        partition: &Partition,
+        is_start: bool,
+    ) -> usize {
         if self.units == FrameUnits::Rows {
             let edge = if is_start { index } else { index + 1 };
             let moved = if back { edge.saturating_sub(offset) } else { edge.saturating_add(offset) };
@@ -285,8 +294,12 @@ fn bound(bound: &FrameBound, units: FrameUnits, which: &str, env: &EvalEnv<'_>) 
     Ok(match bound {
         FrameBound::UnboundedPreceding | FrameBound::UnboundedFollowing => Bound::Unbounded,
         FrameBound::CurrentRow => Bound::Current,
-        FrameBound::Preceding(expr) => Bound::Preceding(offset(eval(expr, &[], env)?, expr.ty(), units, which)?),
-        FrameBound::Following(expr) => Bound::Following(offset(eval(expr, &[], env)?, expr.ty(), units, which)?),
+        FrameBound::Preceding(expr) => {
+            Bound::Preceding(offset(eval(expr, &[], env)?, expr.ty(), units, which)?)
+        }
+        FrameBound::Following(expr) => {
+            Bound::Following(offset(eval(expr, &[], env)?, expr.ty(), units, which)?)
+        }
     })
 }
 
@@ -309,7 +322,9 @@ fn offset(value: Datum, ty: Type, units: FrameUnits, which: &str) -> SqlResult<O
     };
     if negative {
         return Err(match units {
-            FrameUnits::Range => SqlError::new(INVALID_SIZE, "invalid preceding or following size in window function"),
+            FrameUnits::Range => {
+                SqlError::new(INVALID_SIZE, "invalid preceding or following size in window function")
+            }
             _ => SqlError::new(INVALID_SIZE, format!("frame {which} offset must not be negative")),
         });
     }

@@ -1,1 +1,57 @@
-//! Optimizer.
+//! Makes plans fast without changing what they return.
+//!
+//! The rules run in this order, each over the whole plan, sub-plans included:
+//!
+//! 1. [`fold`]: constants are computed, conditions simplified.
+//! 2. [`cte`]: common table expressions read once are put where they are read.
+//! 3. [`semi`]: IN and EXISTS in WHERE become semi-joins, NOT EXISTS an anti-join.
+//! 4. [`pushdown`]: conditions move towards the tables.
+//! 5. [`join_order`]: inner joins start from the smallest input.
+//! 6. [`access`]: each scan gets the index and the part of it to read, sorts that an index makes
+//!    superfluous go; each join gets its method.
+//! 7. [`order`]: limits reach the sorts and scans.
+//! 8. [`prune`]: columns nobody reads are not read.
+//! 9. [`estimate`]: rows and cost, for EXPLAIN and for the choice of the engine.
+//!
+//! # What is missing
+//!
+//! Statistics beyond the number of rows; bushy join orders; NOT IN as an anti-join; unnesting of
+//! scalar subqueries.
+
+pub mod access;
+pub mod cte;
+pub mod estimate;
+pub mod fold;
+pub mod join_order;
+pub mod order;
+pub mod prune;
+pub mod pushdown;
+pub mod semi;
+#[cfg(test)]
+mod tests;
+
+use crate::plan::{Plan, PlanKind};
+
+/// Applies all rules.
+pub fn optimize(mut plan: Plan) -> Plan {
+    fold::fold(&mut plan);
+    cte::inline(&mut plan);
+    semi::unnest(&mut plan);
+    let mut plan = pushdown::push_down(plan);
+    fold::fold(&mut plan);
+    if has_join(&plan) {
+        estimate::estimate(&mut plan);
+        join_order::reorder(&mut plan);
+    }
+    access::choose(&mut plan);
+    order::push_limits(&mut plan);
+    let mut plan = prune::prune(plan);
+    estimate::estimate(&mut plan);
+    plan
+}
+
+fn has_join(plan: &Plan) -> bool {
+    let mut found = matches!(plan.kind, PlanKind::Join { .. });
+    plan.for_each_child(&mut |child, _| found = found || has_join(child));
+    found
+}

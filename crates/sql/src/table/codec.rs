@@ -4,6 +4,7 @@ use super::{Projection, literal};
 use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexId, PRIMARY_INDEX, TableDescriptor};
 use bytes::{BufMut, Bytes, BytesMut};
 use kv_api::Span;
+use parking_lot::Mutex;
 use sql_types::{ColumnType, Datum, Row, SqlError, SqlResult, SqlState, Type, encoding};
 use std::sync::Arc;
 
@@ -52,9 +53,23 @@ pub struct TableCodec {
     table: Arc<TableDescriptor>,
     indexes: Vec<IndexCodec>,
     values: Vec<ValueColumn>,
+    all_columns: Vec<ColumnId>,
     /// By position in the full row: what a row without the column has.
     missing: Vec<Datum>,
+    /// Projections made so far, for the plans that come again and again.
+    projections: Mutex<Vec<CachedProjection>>,
 }
+
+/// A projection and what it is for.
+#[derive(Debug)]
+struct CachedProjection {
+    index: IndexId,
+    columns: Vec<ColumnId>,
+    projection: Arc<Projection>,
+}
+
+/// Projections kept at most.
+const CACHED_PROJECTIONS: usize = 32;
 
 /// An index entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,13 +131,18 @@ impl IndexCodec {
 impl TableCodec {
     /// Compiles a descriptor.
     pub fn new(table: Arc<TableDescriptor>) -> SqlResult<Self> {
-        let indexes =
-            table.indexes.iter().map(|index| IndexCodec::new(&table, index)).collect::<SqlResult<Vec<_>>>()?;
+        let indexes = table
+            .indexes
+            .iter()
+            .map(|index| IndexCodec::new(&table, index))
+            .collect::<SqlResult<Vec<_>>>()?;
         let primary = indexes
             .first()
             .filter(|index| index.id == PRIMARY_INDEX)
             .ok_or_else(|| SqlError::internal(format!("table \"{}\" has no primary index", table.name)))?;
-        let in_key = |id: ColumnId| primary.columns.iter().any(|column| column.id == id && encoding::key_is_exact(column.ty));
+        let in_key = |id: ColumnId| {
+            primary.columns.iter().any(|column| column.id == id && encoding::key_is_exact(column.ty))
+        };
         let mut values: Vec<ValueColumn> = (0..)
             .zip(&table.columns)
             .filter(|(_, column)| !in_key(column.id))
@@ -136,9 +156,12 @@ impl TableCodec {
         let missing = table
             .columns
             .iter()
-            .map(|column| column.added_value.as_ref().map_or(Ok(Datum::Null), |text| literal::parse(text, column.ty)))
+            .map(|column| {
+                column.added_value.as_ref().map_or(Ok(Datum::Null), |text| literal::parse(text, column.ty))
+            })
             .collect::<SqlResult<_>>()?;
-        Ok(TableCodec { table, indexes, values, missing })
+        let all_columns = table.columns.iter().map(|column| column.id).collect();
+        Ok(TableCodec { table, indexes, values, all_columns, missing, projections: Mutex::default() })
     }
 
     /// The table.
@@ -219,7 +242,8 @@ impl TableCodec {
     /// The entry of a full row in a secondary index. `row_key` is the row's own key.
     pub fn index_entry(&self, index: &IndexCodec, row: &[Datum], row_key: &[u8]) -> SqlResult<Entry> {
         let primary_bytes = self.primary_bytes(row_key);
-        let mut key = BytesMut::with_capacity(index.prefix.len() + 12 * index.columns.len() + primary_bytes.len());
+        let mut key =
+            BytesMut::with_capacity(index.prefix.len() + 12 * index.columns.len() + primary_bytes.len());
         key.put_slice(&index.prefix);
         index.encode_columns(row, &mut key)?;
         if !index.unique || index.has_null(row) {
@@ -246,9 +270,28 @@ impl TableCodec {
         Ok(Bytes::copy_from_slice(rest))
     }
 
+    /// The projection of an index to some columns.
+    pub fn projection(&self, index: IndexId, columns: &[ColumnId]) -> SqlResult<Arc<Projection>> {
+        let mut cached = self.projections.lock();
+        if let Some(found) = cached.iter().find(|entry| entry.index == index && entry.columns == columns) {
+            return Ok(found.projection.clone());
+        }
+        let projection = Arc::new(Projection::new(self, index, columns)?);
+        if cached.len() >= CACHED_PROJECTIONS {
+            cached.remove(0);
+        }
+        cached.push(CachedProjection { index, columns: columns.to_vec(), projection: projection.clone() });
+        Ok(projection)
+    }
+
+    /// The projection of rows to all columns.
+    pub fn full_projection(&self) -> SqlResult<Arc<Projection>> {
+        self.projection(PRIMARY_INDEX, &self.all_columns)
+    }
+
     /// The full row under a key.
     pub fn decode_row(&self, key: &[u8], value: &[u8]) -> SqlResult<Row> {
-        Projection::full(self).decode(self, key, value)
+        self.full_projection()?.decode(self, key, value)
     }
 
     /// All keys of the table: rows and all indexes.

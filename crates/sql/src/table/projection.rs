@@ -42,7 +42,8 @@ impl Projection {
         let mut found = vec![false; columns.len()];
         let mut wanted_from_key = |id: ColumnId, ty: Type| {
             let slot = columns.iter().position(|wanted| *wanted == id).filter(|_| encoding::key_is_exact(ty));
-            slot.filter(|slot| !std::mem::replace(&mut found[*slot], true)).map_or(UNWANTED, |slot| slot as u32)
+            slot.filter(|slot| !std::mem::replace(&mut found[*slot], true))
+                .map_or(UNWANTED, |slot| slot as u32)
         };
         for column in &index.columns {
             let slot = wanted_from_key(column.id, column.ty);
@@ -78,30 +79,7 @@ impl Projection {
                 from_value += 1;
             }
         }
-        Ok(Projection {
-            prefix_len: index.prefix.len(),
-            is_primary,
-            key,
-            value,
-            from_value,
-            blank,
-            covering,
-        })
-    }
-
-    /// All columns of a row, in column order.
-    pub fn full(codec: &TableCodec) -> Self {
-        let columns: Vec<ColumnId> = codec.table().columns.iter().map(|column| column.id).collect();
-        // The columns are the table's own, so this cannot fail; an empty projection decodes nothing.
-        Projection::new(codec, PRIMARY_INDEX, &columns).unwrap_or(Projection {
-            prefix_len: 0,
-            is_primary: true,
-            key: Vec::new(),
-            value: Vec::new(),
-            from_value: 0,
-            blank: Vec::new(),
-            covering: false,
-        })
+        Ok(Projection { prefix_len: index.prefix.len(), is_primary, key, value, from_value, blank, covering })
     }
 
     /// Whether every wanted column comes out of the key and value this projection reads.

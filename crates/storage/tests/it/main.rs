@@ -4,9 +4,12 @@ use storage::{
     Bounds, Cursor, Engine, MemoryEngine, Reader, RocksConfig, RocksEngine, Space, StorageError, WriteBatch,
 };
 
+/// A test and its name.
+type Test = (&'static str, fn(&dyn Engine));
+
 /// Runs every conformance test against one kind of engine.
 fn conformance(open: impl Fn() -> (Box<dyn Engine>, Option<tempfile::TempDir>)) {
-    let tests: [(&str, fn(&dyn Engine)); 7] = [
+    let tests: [Test; 7] = [
         ("point reads", point_reads),
         ("spaces are apart", spaces_are_apart),
         ("batches apply in order", batches_apply_in_order),

@@ -1,0 +1,75 @@
+//! How a command fails: one line, and a hint where there is something to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    hint: Option<String>,
+    usage: bool,
+}
+
+/// Result of a command.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure with one line of explanation.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, usage: false }
+    }
+
+    /// The command was called wrongly.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { usage: true, ..Self::new(message) }
+    }
+
+    /// Adds what can be done about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// A file or directory could not be used. `doing` as in "create".
+    pub fn io(doing: &str, path: &Path, error: &io::Error) -> Self {
+        let failure = Self::new(format!("cannot {doing} {}: {error}", path.display()));
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                failure.hint("Choose another directory with --data-dir, or change its permissions.")
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                failure.hint("The disk is full: make room, or choose another with --data-dir.")
+            }
+            io::ErrorKind::NotADirectory | io::ErrorKind::NotFound => failure.hint("Check the path."),
+            _ => failure,
+        }
+    }
+
+    /// 2 for wrong usage, 1 for everything else.
+    pub fn exit_code(&self) -> u8 {
+        if self.usage { 2 } else { 1 }
+    }
+
+    /// The explanation.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What can be done about it.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A line stays a line, whatever is in a path or came over the network.
+        write!(f, "error: {}", self.message.replace(['\n', '\r'], " "))?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {}", hint.replace(['\n', '\r'], " ")),
+            None => Ok(()),
+        }
+    }
+}

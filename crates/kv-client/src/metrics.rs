@@ -1,0 +1,49 @@
+//! Counters of the client.
+
+use prometheus::IntCounter;
+use std::sync::OnceLock;
+
+/// A counter, if it could be made.
+pub struct Counter(Option<IntCounter>);
+
+impl Counter {
+    /// Counts one more.
+    pub fn inc(&self) {
+        if let Some(counter) = &self.0 {
+            counter.inc();
+        }
+    }
+}
+
+/// The client's counters, shared by the process.
+pub struct Metrics {
+    /// Batches handed to a connection.
+    pub batches: Counter,
+    /// Connections made.
+    pub connections: Counter,
+    /// Batches whose connection was lost before the answer.
+    pub lost: Counter,
+    /// Commits whose outcome is not known.
+    pub ambiguous: Counter,
+    /// Batches of buffered writes sent as intents.
+    pub flushes: Counter,
+}
+
+/// The counters, registered at first use.
+pub fn metrics() -> &'static Metrics {
+    static METRICS: OnceLock<Metrics> = OnceLock::new();
+    METRICS.get_or_init(|| Metrics {
+        batches: counter("dormouse_kv_client_batches_total", "Batches sent to the KV node."),
+        connections: counter("dormouse_kv_client_connections_total", "Connections made to the KV node."),
+        lost: counter("dormouse_kv_client_lost_total", "Batches whose connection was lost under them."),
+        ambiguous: counter("dormouse_kv_client_ambiguous_total", "Commits whose outcome is not known."),
+        flushes: counter("dormouse_kv_client_flushes_total", "Batches of writes sent as intents."),
+    })
+}
+
+fn counter(name: &'static str, help: &'static str) -> Counter {
+    let counter = IntCounter::new(name, help).ok();
+    // One that is registered already is counted, but not shown.
+    let _ = counter.clone().map(|counter| prometheus::register(Box::new(counter)));
+    Counter(counter)
+}

@@ -1,0 +1,409 @@
+//! A KV node in a few lines: what the coordinator is tested against. It keeps the protocol of `kv-api`
+//! in the simplest way, one batch at a time, and never lets anybody wait.
+
+use crate::client::KvClient;
+use crate::config::Config;
+use crate::connection::State as Link;
+use crate::pending::Pending;
+use bytes::{Bytes, BytesMut};
+use kv_api::batch::{
+    BatchRequest, Header, IgnoredSequences, KeyValue, RequestKind, Response, Scan, WaitPolicy,
+};
+use kv_api::wire::{ClientFrame, ServerFrame, decode_frame};
+use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
+use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The tenant of the tests.
+pub const TENANT: TenantId = TenantId(7);
+
+type Versions = Vec<(u64, Option<Bytes>)>;
+type Writes = Vec<(u32, Option<Bytes>)>;
+
+/// What the node keeps.
+#[derive(Default)]
+pub struct Store {
+    clock: u64,
+    versions: BTreeMap<Bytes, Versions>,
+    intents: BTreeMap<Bytes, (Bytes, Writes)>,
+    locks: BTreeMap<Bytes, Bytes>,
+    ended: HashSet<Bytes>,
+    /// Most rows of a page; 0 for no bound.
+    pub page_rows: usize,
+    /// Every batch received.
+    pub received: Vec<BatchRequest>,
+    /// Whether answers are kept back.
+    pub hold: bool,
+    held: Vec<ServerFrame>,
+    /// Whether everything is refused as not available.
+    pub unavailable: bool,
+}
+
+/// A node and its client.
+pub struct Model {
+    pub client: KvClient,
+    pub store: Arc<Mutex<Store>>,
+    link: watch::Sender<Link>,
+    pending: Mutex<Arc<Pending>>,
+    generation: Mutex<u64>,
+}
+
+fn retry(message: &str) -> KvError {
+    KvError::new(KvErrorKind::Retry, message)
+}
+
+fn ignored(sequence: u32, ranges: &[IgnoredSequences]) -> bool {
+    ranges.iter().any(|range| sequence >= range.from && sequence < range.to)
+}
+
+fn covers(span: &Span, key: &Bytes) -> bool {
+    span.contains(key)
+}
+
+impl Model {
+    /// Starts a node on the current runtime.
+    pub fn start() -> Arc<Self> {
+        let tls = {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add_parsable_certificates(std::iter::empty::<CertificateDer<'static>>());
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            rustls::ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_no_client_auth()
+        };
+        let (link, state) = watch::channel(Link::Connecting);
+        let mut config = Config::new(String::new(), Arc::new(tls), TENANT);
+        config.connect_timeout = std::time::Duration::from_secs(30);
+        let model = Arc::new(Model {
+            client: KvClient::with_state(config, state),
+            store: Arc::default(),
+            link,
+            pending: Mutex::default(),
+            generation: Mutex::new(0),
+        });
+        model.connect();
+        model
+    }
+
+    /// Makes a connection.
+    pub fn connect(&self) {
+        let pending = Arc::new(Pending::default());
+        *self.pending.lock() = pending.clone();
+        let generation = {
+            let mut generation = self.generation.lock();
+            *generation += 1;
+            *generation
+        };
+        let store = self.store.clone();
+        let serving = pending.clone();
+        tokio::spawn(async move {
+            let mut frames = BytesMut::new();
+            loop {
+                serving.writable.notified().await;
+                let mut taken = BytesMut::new();
+                serving.take_unwritten(&mut taken);
+                frames.extend_from_slice(&taken);
+                while let Some(frame) = decode_frame::<ClientFrame>(&mut frames).unwrap() {
+                    let mut store = store.lock();
+                    let answer = store.answer(frame);
+                    if store.hold {
+                        store.held.push(answer);
+                    } else {
+                        serving.deliver(answer);
+                    }
+                }
+            }
+        });
+        self.link.send_replace(Link::Connected(generation, pending));
+    }
+
+    /// Breaks the connection: the node forgets locks and intents, answers kept back are lost.
+    pub fn disconnect(&self) {
+        self.link.send_replace(Link::Connecting);
+        self.pending.lock().close(None);
+        let mut store = self.store.lock();
+        let open: Vec<Bytes> =
+            store.intents.values().map(|(id, _)| id.clone()).chain(store.locks.values().cloned()).collect();
+        for id in open {
+            store.end(&id);
+        }
+        store.held.clear();
+    }
+
+    /// Lets go of the answers kept back, and of those to come.
+    pub fn release(&self) {
+        let held = {
+            let mut store = self.store.lock();
+            store.hold = false;
+            std::mem::take(&mut store.held)
+        };
+        let pending = self.pending.lock().clone();
+        held.into_iter().for_each(|frame| pending.deliver(frame));
+    }
+
+    /// Waits until `count` batches were received.
+    pub async fn received(&self, count: usize) {
+        while self.store.lock().received.len() < count {
+            tokio::time::sleep(std::time::Duration::from_micros(100)).await;
+        }
+    }
+}
+
+impl Store {
+    fn answer(&mut self, frame: ClientFrame) -> ServerFrame {
+        self.received.push(frame.batch.clone());
+        let result = if self.unavailable {
+            Err(KvError::new(KvErrorKind::Unavailable, "shutting down"))
+        } else {
+            self.evaluate(&frame.batch)
+        };
+        let (response, error) = match result {
+            Ok(response) => (Some(response), None),
+            Err(error) => (None, Some(error)),
+        };
+        ServerFrame { id: frame.id, response, error }
+    }
+
+    fn end(&mut self, id: &Bytes) {
+        self.intents.retain(|_, (owner, _)| owner != id);
+        self.locks.retain(|_, owner| owner != id);
+        self.ended.insert(id.clone());
+    }
+
+    /// Whether the node holds nothing of any transaction.
+    pub fn is_clean(&self) -> bool {
+        self.intents.is_empty() && self.locks.is_empty()
+    }
+
+    /// Answers kept back will come in the opposite order.
+    pub fn reverse_held(&mut self) {
+        self.held.reverse();
+    }
+
+    /// Number of keys with intents.
+    pub fn intents(&self) -> usize {
+        self.intents.len()
+    }
+
+    /// Everything stored, newest versions only, keys without prefix.
+    pub fn newest(&self) -> BTreeMap<Bytes, Bytes> {
+        self.versions
+            .iter()
+            .filter_map(|(key, versions)| Some((key.slice(9..), versions.last()?.1.clone()?)))
+            .collect()
+    }
+
+    fn at(&self, key: &Bytes, snapshot: u64) -> Option<&(u64, Option<Bytes>)> {
+        self.versions.get(key)?.iter().rev().find(|(timestamp, _)| *timestamp <= snapshot)
+    }
+
+    fn visible(&self, key: &Bytes, snapshot: u64, header: &Header) -> Option<Bytes> {
+        if let (Some(meta), Some((owner, writes))) = (&header.txn, self.intents.get(key))
+            && *owner == meta.id
+            && let Some((_, value)) = writes.iter().rev().find(|(s, _)| !ignored(*s, &meta.ignored))
+        {
+            return value.clone();
+        }
+        self.at(key, snapshot).and_then(|(_, value)| value.clone())
+    }
+
+    fn check_unchanged(&self, header: &Header, from: u64) -> KvResult<()> {
+        for (key, versions) in &self.versions {
+            if versions.last().is_some_and(|(timestamp, _)| *timestamp > from)
+                && let Some(span) = header.refresh_spans.iter().find(|span| covers(span, key))
+            {
+                return Err(KvError { span: Some(span.clone()), ..retry("changed").with_key(key.clone()) });
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, key: &Bytes, lock: i32, header: &Header, snapshot: &mut u64) -> KvResult<bool> {
+        if lock == LockStrength::None as i32 {
+            return Ok(true);
+        }
+        let id = &header.txn.as_ref().unwrap().id;
+        let intent = self.intents.get(key).is_some_and(|(owner, _)| owner != id);
+        if intent || self.locks.get(key).is_some_and(|owner| owner != id) {
+            return match header.wait_policy == WaitPolicy::Skip as i32 {
+                true => Ok(false),
+                false => Err(KvError::new(KvErrorKind::LockNotAvailable, "locked").with_key(key.clone())),
+            };
+        }
+        self.locks.insert(key.clone(), id.clone());
+        let newest = self.versions.get(key).and_then(|versions| versions.last()).map_or(0, |(at, _)| *at);
+        if newest > *snapshot {
+            if header.fixed_read_timestamp {
+                return Err(retry("fixed"));
+            }
+            self.check_unchanged(header, *snapshot)?;
+            *snapshot = self.clock;
+        }
+        Ok(true)
+    }
+
+    fn evaluate(&mut self, batch: &BatchRequest) -> KvResult<BatchResponse> {
+        let header = &batch.header;
+        if let Some(meta) = &header.txn {
+            if self.ended.contains(&meta.id) {
+                return Err(KvError::new(KvErrorKind::Aborted, "ended"));
+            }
+            if meta.has_intents && !self.intents.values().any(|(owner, _)| *owner == meta.id) {
+                return Err(KvError::new(KvErrorKind::Aborted, "intents are lost"));
+            }
+        }
+        assert!(header.refresh_spans.is_empty() || header.read_timestamp.is_some());
+        self.clock += 1;
+        let first = header.read_timestamp.map_or(self.clock, |timestamp| timestamp.wall_ns);
+        let mut snapshot = first;
+        let end = batch.requests.iter().find_map(|request| match &request.kind {
+            Some(RequestKind::EndTxn(end)) => Some(end.commit),
+            _ => None,
+        });
+        let id = header.txn.as_ref().map(|meta| meta.id.clone()).unwrap_or_default();
+        if end == Some(false) {
+            self.end(&id);
+            return Ok(BatchResponse::default());
+        }
+        // Locks first: they decide the snapshot.
+        let mut skipped = HashSet::new();
+        for request in &batch.requests {
+            let (keys, lock) = match &request.kind {
+                Some(RequestKind::Get(get)) => (vec![get.key.clone()], get.lock),
+                Some(RequestKind::Scan(scan)) => (
+                    self.scan(scan, snapshot, header, &skipped).0.into_iter().map(|row| row.key).collect(),
+                    scan.lock,
+                ),
+                _ => continue,
+            };
+            for key in keys {
+                if !self.lock(&key, lock, header, &mut snapshot)? {
+                    skipped.insert(key);
+                }
+            }
+        }
+        let mut response =
+            BatchResponse { read_timestamp: Some(Timestamp::new(snapshot, 0)), ..BatchResponse::default() };
+        let mut writes: Vec<(Bytes, u32, Option<Bytes>)> = Vec::new();
+        for request in &batch.requests {
+            let mut answer = Response::default();
+            match request.kind.as_ref().unwrap() {
+                RequestKind::Get(get) if !skipped.contains(&get.key) => {
+                    answer.value = self.visible(&get.key, snapshot, header);
+                }
+                RequestKind::Get(_) | RequestKind::EndTxn(_) => {}
+                RequestKind::Scan(scan) => {
+                    (answer.rows, answer.resume) = self.scan(scan, snapshot, header, &skipped)
+                }
+                RequestKind::Put(put) => {
+                    writes.push((put.key.clone(), put.sequence, Some(put.value.clone())))
+                }
+                RequestKind::Delete(delete) => writes.push((delete.key.clone(), delete.sequence, None)),
+                RequestKind::ConditionalPut(put) => {
+                    let earlier = writes
+                        .iter()
+                        .rev()
+                        .find(|(key, ..)| *key == put.key)
+                        .map(|(.., value)| value.clone());
+                    let actual = earlier.unwrap_or_else(|| self.visible(&put.key, u64::MAX, header));
+                    if actual.is_some() {
+                        let error =
+                            KvError::new(KvErrorKind::ConditionFailed, "exists").with_key(put.key.clone());
+                        return Err(KvError { actual, ..error });
+                    }
+                    writes.push((put.key.clone(), put.sequence, Some(put.value.clone())));
+                }
+                RequestKind::Increment(increment) => {
+                    let old = self.visible(&increment.key, u64::MAX, header);
+                    let sum = old.map_or(0, |bytes| i64::from_be_bytes(bytes[..].try_into().unwrap()))
+                        + increment.by;
+                    answer.counter = sum;
+                    self.write(increment.key.clone(), Some(Bytes::copy_from_slice(&sum.to_be_bytes())));
+                }
+                RequestKind::ClearRange(clear) => {
+                    let span = Span::new(clear.start.clone(), clear.end.clone());
+                    self.versions.retain(|key, _| !covers(&span, key));
+                }
+                RequestKind::Refresh(_) => {
+                    self.check_unchanged(header, snapshot)?;
+                    response.read_timestamp = Some(Timestamp::new(self.clock, 0));
+                }
+                RequestKind::DeleteRange(_) | RequestKind::DropTenant(_) => panic!("not in the model"),
+            }
+            response.responses.push(answer);
+        }
+        for (key, ..) in &writes {
+            let foreign = |owner: &Bytes| *owner != id;
+            if self.intents.get(key).is_some_and(|(owner, _)| foreign(owner))
+                || self.locks.get(key).is_some_and(foreign)
+            {
+                return Err(KvError::new(KvErrorKind::LockNotAvailable, "locked").with_key(key.clone()));
+            }
+        }
+        if end.is_none() {
+            for (key, sequence, value) in writes {
+                let (_, history) = self.intents.entry(key).or_insert_with(|| (id.clone(), Vec::new()));
+                history.push((sequence, value));
+            }
+            return Ok(response);
+        }
+        self.check_unchanged(header, first)?;
+        let meta = header.txn.as_ref().unwrap();
+        let own: Vec<Bytes> =
+            self.intents.iter().filter(|(_, (owner, _))| *owner == id).map(|(key, _)| key.clone()).collect();
+        let mut outcome = BTreeMap::new();
+        for key in own {
+            let (_, history) = self.intents.remove(&key).unwrap();
+            if let Some((_, value)) = history.into_iter().rev().find(|(s, _)| !ignored(*s, &meta.ignored)) {
+                outcome.insert(key, value);
+            }
+        }
+        outcome.extend(writes.into_iter().map(|(key, _, value)| (key, value)));
+        outcome.into_iter().for_each(|(key, value)| self.write(key, value));
+        self.end(&id);
+        response.commit_timestamp = Some(Timestamp::new(self.clock, 0));
+        Ok(response)
+    }
+
+    fn write(&mut self, key: Bytes, value: Option<Bytes>) {
+        assert_eq!(TenantId::of_key(&key), Some(TENANT));
+        self.versions.entry(key).or_default().push((self.clock, value));
+    }
+
+    fn scan(
+        &self,
+        scan: &Scan,
+        snapshot: u64,
+        header: &Header,
+        skipped: &HashSet<Bytes>,
+    ) -> (Vec<KeyValue>, Option<Span>) {
+        let mut keys: Vec<&Bytes> = self.versions.keys().chain(self.intents.keys()).collect();
+        keys.sort();
+        keys.dedup();
+        keys.retain(|key| ***key >= *scan.start && ***key < *scan.end && !skipped.contains(*key));
+        if scan.reverse {
+            keys.reverse();
+        }
+        let mut rows = Vec::new();
+        for key in keys {
+            let Some(value) = self.visible(key, snapshot, header) else { continue };
+            let full = scan.limit > 0 && rows.len() as u64 >= scan.limit;
+            if full || (self.page_rows > 0 && rows.len() >= self.page_rows) {
+                let last: &KeyValue = rows.last().unwrap();
+                let rest = if scan.reverse {
+                    Span::new(scan.start.clone(), last.key.clone())
+                } else {
+                    Span::new([&last.key[..], &[0]].concat().into(), scan.end.clone())
+                };
+                return (rows, Some(rest));
+            }
+            rows.push(KeyValue { key: key.clone(), value });
+        }
+        (rows, None)
+    }
+}

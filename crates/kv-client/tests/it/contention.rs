@@ -1,0 +1,188 @@
+//! Transactions that meet.
+
+use crate::support::{Cluster, bytes};
+use kv_api::{KvErrorKind, KvResult, LockStrength, Span};
+use kv_client::{Isolation, KvClient, ReadOptions, ScanOptions, TxnOptions, WaitPolicy, is_retryable};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn amount(bytes: &[u8]) -> i64 {
+    i64::from_be_bytes(bytes.try_into().unwrap())
+}
+
+fn account(number: usize) -> Vec<u8> {
+    format!("account/{number}").into_bytes()
+}
+
+async fn transfer(client: &KvClient, step: usize, options: TxnOptions, lock: LockStrength) -> KvResult<()> {
+    let (from, to) = (account(step % 5), account((step / 5 + step + 1) % 5));
+    if from == to {
+        return Ok(());
+    }
+    let txn = client.begin(options);
+    txn.begin_statement();
+    let old = amount(&txn.get(&from, lock).await?.unwrap());
+    txn.put(&from, bytes::Bytes::copy_from_slice(&(old - 1).to_be_bytes()))?;
+    if step.is_multiple_of(7) {
+        txn.flush().await?;
+    }
+    txn.begin_statement();
+    let old = amount(&txn.get(&to, lock).await?.unwrap());
+    txn.put(&to, bytes::Bytes::copy_from_slice(&(old + 1).to_be_bytes()))?;
+    txn.commit().await.map(|_| ())
+}
+
+async fn bank(options: TxnOptions, lock: LockStrength) {
+    let cluster = Cluster::start().await;
+    let client = cluster.client(2);
+    client
+        .run(async |txn| {
+            (0..5).try_for_each(|number| {
+                txn.put(&account(number), bytes::Bytes::copy_from_slice(&100i64.to_be_bytes()))
+            })
+        })
+        .await
+        .unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let auditor = tokio::spawn({
+        let (client, done) = (client.clone(), done.clone());
+        async move {
+            let mut audits = 0;
+            while !done.load(Ordering::Relaxed) || audits == 0 {
+                let txn = client.begin(TxnOptions::default());
+                let span = Span::new(bytes("account/"), bytes("account0"));
+                let page = txn.scan(&span, ScanOptions { limit: 2, ..ScanOptions::default() }).await.unwrap();
+                let rest = txn.scan(&page.resume.unwrap(), ScanOptions::default()).await.unwrap();
+                let sum: i64 = page.rows.iter().chain(&rest.rows).map(|(_, value)| amount(value)).sum();
+                assert_eq!(sum, 500);
+                audits += 1;
+            }
+        }
+    });
+    let mut workers = Vec::new();
+    for worker in 0..4 {
+        let client = client.clone();
+        workers.push(tokio::spawn(async move {
+            for step in 0..60 {
+                while let Err(error) = transfer(&client, worker * 31 + step, options, lock).await {
+                    assert!(is_retryable(&error), "{error}");
+                }
+            }
+        }));
+    }
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    auditor.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn money_is_neither_made_nor_lost_with_locks() {
+    bank(TxnOptions::default(), LockStrength::Exclusive).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn money_is_neither_made_nor_lost_without_locks() {
+    bank(TxnOptions::default(), LockStrength::None).await;
+}
+
+#[tokio::test]
+async fn money_is_neither_made_nor_lost_under_read_committed_with_locks() {
+    let options = TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
+    bank(options, LockStrength::Exclusive).await;
+}
+
+#[tokio::test]
+async fn of_two_transactions_that_skew_one_must_start_over() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client(2);
+    let (one, two) = (client.begin(TxnOptions::default()), client.begin(TxnOptions::default()));
+    for txn in [&one, &two] {
+        txn.get_many(&[bytes("a"), bytes("b")], LockStrength::None).await.unwrap();
+    }
+    one.put(b"a", bytes("1")).unwrap();
+    two.put(b"b", bytes("1")).unwrap();
+    one.commit().await.unwrap();
+    let error = two.commit().await.unwrap_err();
+    assert_eq!((error.kind(), error.key), (KvErrorKind::Retry, Some(bytes("a"))));
+}
+
+#[tokio::test]
+async fn locks_queue_time_out_and_deadlock() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client(2);
+    let begin = || Arc::new(client.begin(TxnOptions::default()));
+    let (one, two) = (begin(), begin());
+    one.get(b"a", LockStrength::Exclusive).await.unwrap();
+    two.get(b"b", LockStrength::Exclusive).await.unwrap();
+    let impatient = client.begin(TxnOptions { lock_timeout_ms: 5, ..TxnOptions::default() });
+    let error = impatient.get(b"a", LockStrength::Shared).await.unwrap_err();
+    assert_eq!((error.kind(), error.key), (KvErrorKind::LockNotAvailable, Some(bytes("a"))));
+    impatient.put(b"a", bytes("1")).unwrap();
+    assert_eq!(impatient.commit().await.unwrap_err().kind(), KvErrorKind::LockNotAvailable);
+    let nowait = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Error };
+    assert_eq!(begin().get(b"a", nowait).await.unwrap_err().kind(), KvErrorKind::LockNotAvailable);
+    let skip = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Skip };
+    assert_eq!(begin().get(b"a", skip).await.unwrap(), None);
+    // One waits for two; when two asks for what one has, the circle closes.
+    let waiting = tokio::spawn({
+        let one = one.clone();
+        async move { one.get(b"b", LockStrength::Exclusive).await }
+    });
+    let closing = two.get(b"a", LockStrength::Exclusive);
+    let (waited, closed) = tokio::join!(
+        async {
+            let result = waiting.await.unwrap();
+            one.rollback().await;
+            result
+        },
+        async {
+            let result = closing.await;
+            two.rollback().await;
+            result
+        }
+    );
+    let kinds = [waited.err(), closed.err()].map(|error| error.map(|error| error.kind()));
+    assert_eq!(kinds.iter().filter(|kind| **kind == Some(KvErrorKind::Deadlock)).count(), 1, "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| kind.is_none()).count(), 1, "{kinds:?}");
+}
+
+#[tokio::test]
+async fn a_wait_given_up_leaves_the_lock_to_others() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client(2);
+    let holder = client.begin(TxnOptions::default());
+    holder.get(b"a", LockStrength::Exclusive).await.unwrap();
+    let canceled = client.begin(TxnOptions::default());
+    tokio::select! {
+        biased;
+        _ = canceled.get(b"a", LockStrength::Exclusive) => panic!("it is locked"),
+        // The request is on its way when an answer to a later one has come.
+        _ = client.increment(b"n", 1) => {}
+    }
+    canceled.rollback().await;
+    holder.put(b"a", bytes("1")).unwrap();
+    holder.commit().await.unwrap();
+    let next = client.begin(TxnOptions::default());
+    assert_eq!(next.get(b"a", LockStrength::Exclusive).await.unwrap(), Some(bytes("1")));
+}
+
+#[tokio::test]
+async fn a_failed_commit_releases_what_it_came_to_hold() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client(2);
+    let holder = client.begin(TxnOptions::default());
+    holder.get(b"a", LockStrength::Exclusive).await.unwrap();
+    holder.put(b"a", bytes("1")).unwrap();
+    let inserter = client.begin(TxnOptions::default());
+    inserter.put_if_absent(b"a", bytes("2")).unwrap();
+    let (inserted, held) = tokio::join!(inserter.commit(), async {
+        client.increment(b"n", 1).await.unwrap();
+        holder.commit().await
+    });
+    held.unwrap();
+    assert_eq!(inserted.unwrap_err().kind(), KvErrorKind::ConditionFailed);
+    let next = client.begin(TxnOptions { lock_timeout_ms: 5000, ..TxnOptions::default() });
+    assert_eq!(next.get(b"a", LockStrength::Exclusive).await.unwrap(), Some(bytes("1")));
+}

@@ -1,0 +1,7 @@
+//! The KV node as its clients see it, on an engine in memory that can crash and on RocksDB.
+
+mod connection;
+mod crash;
+mod histories;
+mod protocol;
+mod support;

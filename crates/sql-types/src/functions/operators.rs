@@ -1,3 +1,0 @@
-//! Operators.
-use super::Function;
-pub(super) static TABLES: &[&[Function]] = &[];

@@ -1,0 +1,83 @@
+//! The analytical engine: aggregates and joins over many rows, vectorized by DataFusion.
+//!
+//! # How it fits in
+//!
+//! A plan is run by the row engine's operators. Where an operator is an aggregate over enough rows,
+//! [`wrap`] puts an [`run::Analytic`] in its place, which translates the aggregate and what lies
+//! below it (projections, filters, equi-joins) to DataFusion's physical operators. What cannot be
+//! translated below that stays with the row engine and becomes a *leaf*: rows are pulled from it in
+//! batches and turned into Arrow arrays as DataFusion asks for them. Everything runs inside the
+//! statement's own task; there are no threads, no channels and no state between statements.
+//!
+//! # Same meaning
+//!
+//! Only what means exactly the same in both engines is translated:
+//!
+//! * types: bool, integers, text (bytewise order), dates and times (as the integers they are), and
+//!   numeric columns with a declared scale, as 128-bit decimals. No floats: -0 and NaN compare
+//!   otherwise, and vectorized sums add in another order.
+//! * arithmetic: `+ - *` of integers and decimals with overflow checks. No division.
+//! * `sum(bigint)` and `avg` are computed as decimals and finished with our own numeric.
+//!
+//! If DataFusion fails before a row was returned (an overflow, a value that does not fit), the row
+//! engine runs the same part again and has the last word: it gives PostgreSQL's result or error.
+//!
+//! # What is missing
+//!
+//! Sorts and windows stay with the row engine; rows are decoded to values before they become arrays.
+
+mod columns;
+mod expr;
+mod run;
+mod source;
+mod translate;
+
+use crate::exec::operator::BoxOperator;
+use crate::exec::scope::Scope;
+use crate::plan::{Plan, PlanKind};
+
+/// Which engine runs what (setting `engine`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// By the estimated number of rows.
+    #[default]
+    Auto,
+    /// The row engine runs everything.
+    Row,
+    /// The analytical engine runs all it can.
+    Analytic,
+}
+
+impl EngineChoice {
+    /// A value of the setting.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(EngineChoice::Auto),
+            "row" => Some(EngineChoice::Row),
+            "analytic" => Some(EngineChoice::Analytic),
+            _ => None,
+        }
+    }
+}
+
+/// Estimated rows from which on the analytical engine is worth its start.
+const WORTHWHILE_ROWS: f64 = 20_000.0;
+
+/// The operator that may run a plan node analytically, if the choice and the estimate say so. Whether
+/// it can be translated shows when it starts, as that depends on parameters.
+pub(crate) fn wrap<'p>(plan: &'p Plan, scope: &Scope<'p>) -> Option<BoxOperator<'p>> {
+    let PlanKind::Aggregate { input, sets, .. } = &plan.kind else { return None };
+    let wanted = match scope.engine {
+        EngineChoice::Row => false,
+        EngineChoice::Analytic => true,
+        EngineChoice::Auto => rows_read(input) >= WORTHWHILE_ROWS,
+    };
+    (wanted && sets.len() == 1 && !scope.instrument).then(|| Box::new(run::Analytic::new(plan, scope)) as _)
+}
+
+/// The largest estimate within a plan.
+fn rows_read(plan: &Plan) -> f64 {
+    let mut rows = plan.rows;
+    plan.for_each_child(&mut |child, _| rows = rows.max(rows_read(child)));
+    rows
+}

@@ -1,0 +1,244 @@
+//! [`Analytic`]: the operator that runs a translated aggregate.
+
+use super::columns;
+use super::source::Leaf;
+use super::translate::{self, LARGEST_TOTAL, LeafPlan, Output};
+use crate::exec::ExecContext;
+use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, build_plain};
+use crate::exec::scan::Scan;
+use crate::exec::scope::Scope;
+use crate::plan::Plan;
+use async_trait::async_trait;
+use datafusion::arrow::array::{Array, RecordBatch};
+use datafusion::common::DataFusionError;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::prelude::SessionConfig;
+use futures::StreamExt;
+use sql_types::numeric::Numeric;
+use sql_types::{Datum, Row, SqlError, SqlResult, SqlState, Type};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// An aggregate that DataFusion runs if it can, and the row engine otherwise.
+pub(crate) struct Analytic<'p> {
+    plan: &'p Plan,
+    scope: Scope<'p>,
+    state: State<'p>,
+}
+
+enum State<'p> {
+    NotStarted,
+    Running(Running<'p>),
+    /// The row engine has taken over.
+    Row(BoxOperator<'p>),
+}
+
+struct Running<'p> {
+    output: SendableRecordBatchStream,
+    outputs: Vec<Output>,
+    leaves: Vec<(Leaf, BoxOperator<'p>)>,
+    rows: std::vec::IntoIter<Row>,
+    returned: bool,
+}
+
+/// Why the analytical engine stopped.
+enum Stop {
+    /// The statement fails.
+    Fail(SqlError),
+    /// The row engine shall try.
+    GiveUp,
+}
+
+impl From<SqlError> for Stop {
+    fn from(error: SqlError) -> Self {
+        Stop::Fail(error)
+    }
+}
+
+impl From<DataFusionError> for Stop {
+    fn from(error: DataFusionError) -> Self {
+        match error.find_root() {
+            DataFusionError::ResourcesExhausted(message) => Stop::Fail(
+                SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(message.clone()),
+            ),
+            _ => Stop::GiveUp,
+        }
+    }
+}
+
+impl<'p> Analytic<'p> {
+    pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> Self {
+        Analytic { plan, scope: scope.clone(), state: State::NotStarted }
+    }
+
+    fn start(&self, cx: &ExecContext<'_>) -> SqlResult<Option<Running<'p>>> {
+        let Some(translated) = translate::aggregate(self.plan, self.scope.env(cx)) else { return Ok(None) };
+        let mut leaves = Vec::with_capacity(translated.leaves.len());
+        for LeafPlan { leaf, plan, unfiltered } in translated.leaves {
+            let operator: BoxOperator<'p> = match unfiltered {
+                true => Box::new(Scan::new(plan, &self.scope)?.without_filter()),
+                false => build(plan, &self.scope)?,
+            };
+            leaves.push((leaf, operator));
+        }
+        let Ok(context) = context(cx) else { return Ok(None) };
+        let Ok(output) = translated.plan.execute(0, context) else { return Ok(None) };
+        let rows = Vec::new().into_iter();
+        Ok(Some(Running { output, outputs: translated.outputs, leaves, rows, returned: false }))
+    }
+}
+
+/// What DataFusion runs in: one partition, no files, the statement's memory.
+fn context(cx: &ExecContext<'_>) -> Result<Arc<TaskContext>, DataFusionError> {
+    let left = cx.memory.limit().saturating_sub(cx.memory.used());
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(GreedyMemoryPool::new(left)))
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
+        .build_arc()?;
+    let config = SessionConfig::new().with_target_partitions(1).with_batch_size(8 * BATCH_ROWS);
+    Ok(Arc::new(TaskContext::default().with_session_config(config).with_runtime(runtime)))
+}
+
+/// What the operator does next.
+enum Step {
+    Take(Option<Result<RecordBatch, DataFusionError>>),
+    Feed(usize),
+}
+
+impl Running<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> Result<Option<Batch>, Stop> {
+        loop {
+            let batch: Batch = self.rows.by_ref().take(want.clamp(1, BATCH_ROWS)).collect();
+            if !batch.is_empty() {
+                self.returned = true;
+                return Ok(Some(batch));
+            }
+            match self.step().await {
+                Step::Take(None) => return Ok(None),
+                Step::Take(Some(batch)) => self.rows = self.decode(&batch?)?.into_iter(),
+                Step::Feed(leaf) => self.feed(leaf, cx).await?,
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Step {
+        let (output, leaves) = (&mut self.output, &self.leaves);
+        let wanted: Vec<Leaf> = leaves.iter().map(|(leaf, _)| leaf.clone()).collect();
+        poll_fn(move |task| match output.poll_next_unpin(task) {
+            Poll::Ready(batch) => Poll::Ready(Step::Take(batch)),
+            Poll::Pending => match wanted.iter().position(|leaf| leaf.is_wanted(task)) {
+                Some(leaf) => Poll::Ready(Step::Feed(leaf)),
+                None => Poll::Pending,
+            },
+        })
+        .await
+    }
+
+    async fn feed(&mut self, index: usize, cx: &ExecContext<'_>) -> Result<(), Stop> {
+        let Some((leaf, operator)) = self.leaves.get_mut(index) else { return Err(Stop::GiveUp) };
+        let rows = operator.next(cx, BATCH_ROWS).await?;
+        let batch = match &rows {
+            Some(rows) => Some(columns::to_batch(rows, leaf.schema()).map_err(|_| Stop::GiveUp)?),
+            None => None,
+        };
+        leaf.feed(batch);
+        cx.pause().await?;
+        Ok(())
+    }
+
+    fn decode(&self, batch: &RecordBatch) -> Result<Vec<Row>, Stop> {
+        let mut rows = Vec::with_capacity(batch.num_rows());
+        for index in 0..batch.num_rows() {
+            let row = self.outputs.iter().map(|output| output_value(*output, batch, index));
+            rows.push(row.collect::<Result<Row, Stop>>()?);
+        }
+        Ok(rows)
+    }
+}
+
+fn column(batch: &RecordBatch, at: usize) -> Result<&dyn Array, Stop> {
+    batch.columns().get(at).map(AsRef::as_ref).ok_or(Stop::GiveUp)
+}
+
+fn datum(batch: &RecordBatch, at: usize, index: usize, ty: Type) -> Result<Datum, Stop> {
+    columns::value(column(batch, at)?, index, ty).ok_or(Stop::GiveUp)
+}
+
+fn count(batch: &RecordBatch, at: usize, index: usize) -> Result<i64, Stop> {
+    match datum(batch, at, index, Type::INT8)? {
+        Datum::Int8(count) => Ok(count),
+        _ => Err(Stop::GiveUp),
+    }
+}
+
+fn output_value(output: Output, batch: &RecordBatch, index: usize) -> Result<Datum, Stop> {
+    match output {
+        Output::Column(at, ty) => datum(batch, at, index, ty),
+        Output::CheckedSum { sum, low, high, count } => {
+            check_total(batch, [low, high, count], index)?;
+            datum(batch, sum, index, Type::NUMERIC)
+        }
+        Output::Average { sum, count } => average(batch, sum, count, index),
+        Output::CheckedAverage { sum, low, high, count } => {
+            check_total(batch, [low, high, count], index)?;
+            average(batch, sum, count, index)
+        }
+    }
+}
+
+/// Gives up if so many values between the smallest and the largest one could add up to too much.
+fn check_total(batch: &RecordBatch, [low, high, counted]: [usize; 3], index: usize) -> Result<(), Stop> {
+    let magnitude = |at| match datum(batch, at, index, Type::NUMERIC)? {
+        Datum::Numeric(value) => {
+            let (coefficient, _) = value.as_small().ok_or(Stop::GiveUp)?;
+            coefficient.checked_abs().ok_or(Stop::GiveUp)
+        }
+        _ => Ok(0),
+    };
+    let largest = magnitude(low)?.max(magnitude(high)?);
+    let total = largest.checked_mul(i128::from(count(batch, counted, index)?));
+    if total.is_some_and(|total| total <= LARGEST_TOTAL) { Ok(()) } else { Err(Stop::GiveUp) }
+}
+
+fn average(batch: &RecordBatch, sum: usize, counted: usize, index: usize) -> Result<Datum, Stop> {
+    match datum(batch, sum, index, Type::NUMERIC)? {
+        Datum::Numeric(sum) => {
+            let count = Numeric::new(i128::from(count(batch, counted, index)?), 0);
+            Ok(Datum::Numeric(sum.div(&count)?))
+        }
+        _ => Ok(Datum::Null),
+    }
+}
+
+#[async_trait]
+impl Operator for Analytic<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        if matches!(self.state, State::NotStarted) {
+            self.state = match self.start(cx)? {
+                Some(running) => State::Running(running),
+                None => State::Row(build_plain(self.plan, &self.scope)?),
+            };
+        }
+        if let State::Running(running) = &mut self.state {
+            match running.next(cx, want).await {
+                Ok(batch) => return Ok(batch),
+                Err(Stop::Fail(error)) => return Err(error),
+                Err(Stop::GiveUp) if running.returned => {
+                    return Err(SqlError::internal("the analytical engine failed half-way"));
+                }
+                Err(Stop::GiveUp) => {
+                    tracing::debug!("the row engine takes over from the analytical engine");
+                    self.state = State::Row(build_plain(self.plan, &self.scope)?);
+                }
+            }
+        }
+        match &mut self.state {
+            State::Row(operator) => operator.next(cx, want).await,
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! COPY: the plan that takes the rows, or gives them.
+
+use super::names::ident_name;
+use super::{BindContext, Binder, Env};
+use crate::copy::CopyColumn;
+use crate::exec::COPY_INPUT;
+use crate::parse::{Source, StatementKind};
+use crate::plan::{Plan, PlanColumn, PlanKind};
+use sql_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{self, CopySource, ObjectName};
+use std::sync::Arc;
+
+/// A bound COPY.
+#[derive(Clone, Debug)]
+pub struct BoundCopy {
+    /// FROM: inserts the rows of `CteScan { cte: COPY_INPUT }`. TO: the rows to write.
+    pub plan: Plan,
+    /// The columns read or written.
+    pub columns: Vec<CopyColumn>,
+    /// Whether it is COPY FROM.
+    pub from: bool,
+}
+
+/// Binds the source or target of a COPY.
+pub fn bind_copy(
+    statement: &ast::Statement,
+    source: Option<&Source>,
+    context: &BindContext<'_>,
+) -> SqlResult<BoundCopy> {
+    let ast::Statement::Copy { source: copied, to, .. } = statement else {
+        return Err(SqlError::internal("not a COPY"));
+    };
+    let binder = Binder::new(context, source, 0);
+    match (copied, to) {
+        (CopySource::Table { table_name, columns }, false) => binder.copy_from(table_name, columns),
+        (CopySource::Table { table_name, columns }, true) => binder.copy_table(table_name, columns),
+        (CopySource::Query(query), true) => {
+            let bound = binder.finish_query(query)?;
+            if bound.kind != StatementKind::Query && bound.columns.is_none() {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "COPY query must have a RETURNING clause",
+                ));
+            }
+            Ok(outgoing(bound.plan))
+        }
+        (CopySource::Query(_), false) => {
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, "COPY FROM needs the name of a table"))
+        }
+    }
+}
+
+fn outgoing(plan: Plan) -> BoundCopy {
+    let columns =
+        plan.columns.iter().map(|column| CopyColumn { name: column.name.clone(), ty: column.ty }).collect();
+    BoundCopy { plan, columns, from: false }
+}
+
+impl Binder<'_> {
+    fn copy_from(&self, name: &ObjectName, columns: &[ast::Ident]) -> SqlResult<BoundCopy> {
+        let table = self.target_table(name, "copy to")?;
+        let mut targets = Vec::new();
+        for column in columns {
+            let name = ObjectName::from(vec![column.clone()]);
+            targets.push(self.target_column(&name, &table, &targets)?.id);
+        }
+        if targets.is_empty() {
+            targets = table.columns.iter().filter(|column| !column.hidden).map(|column| column.id).collect();
+        }
+        let described: Vec<_> = targets.iter().filter_map(|id| table.column(*id)).collect();
+        let outputs: Vec<PlanColumn> =
+            described.iter().map(|column| PlanColumn::new(column.name.as_str(), column.ty)).collect();
+        let columns = described
+            .iter()
+            .map(|column| CopyColumn { name: Arc::from(column.name.as_str()), ty: column.ty })
+            .collect();
+        let input = Plan::new(PlanKind::CteScan { cte: COPY_INPUT }, outputs);
+        let plan = self.insert_plan(table.clone(), input, targets, None)?;
+        Ok(BoundCopy { plan, columns, from: true })
+    }
+
+    fn copy_table(&self, name: &ObjectName, columns: &[ast::Ident]) -> SqlResult<BoundCopy> {
+        let item = self.bind_named_relation(name, None, Env::default(), &[])?;
+        let mut items = Vec::new();
+        if columns.is_empty() {
+            let shown = item.scope.columns.iter().filter(|column| !column.hidden);
+            items.extend(shown.map(super::select::OutputItem::of_column));
+        }
+        for column in columns {
+            let wanted = ident_name(column);
+            let found = item.scope.columns.iter().find(|known| *known.name == *wanted).ok_or_else(|| {
+                let error = SqlError::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column \"{wanted}\" of relation \"{name}\" does not exist"),
+                );
+                self.at(error, column.span)
+            })?;
+            items.push(super::select::OutputItem::of_column(found));
+        }
+        let mut rows = super::rows::Rows::new(item.plan);
+        super::select::project(&mut rows, items)?;
+        Ok(outgoing(rows.into_plan()))
+    }
+}

@@ -1,0 +1,582 @@
+//! INSERT.
+
+use super::call::plain_arguments;
+use super::context::{Clause, ExprContext, Virtual};
+use super::expr::span_of;
+use super::lookup::RelationRef;
+use super::names::{ident_name, qualified};
+use super::query::QueryOptions;
+use super::rows::Rows;
+use super::scope::{Relation, Scope, ScopeColumn};
+use super::select::OutputItem;
+use super::values::{BoundRow, values_plan};
+use super::{Binder, Env};
+use crate::catalog::descriptor::{ColumnDescriptor, ColumnId, IndexId, TableDescriptor};
+use crate::plan::{Expr, OnConflict, Plan, PlanColumn, PlanKind, SubPlan};
+use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
+use sqlparser::ast::{self, AssignmentTarget, ConflictTarget, ObjectName, OnConflictAction, OnInsert, SetExpr};
+use std::sync::Arc;
+
+impl Binder<'_> {
+    pub(crate) fn bind_insert(&self, insert: &ast::Insert, env: Env<'_>) -> SqlResult<Plan> {
+        refuse_foreign(insert)?;
+        let ast::TableObject::TableName(name) = &insert.table else {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT needs the name of a table"));
+        };
+        let table = self.target_table(name, "insert into")?;
+        let (ids, explicit) = self.insert_columns(insert, &table)?;
+        let (input, targets) = self.insert_source(insert, &table, ids, explicit, env)?;
+        let (input, targets) = self.drop_identities(input, targets, &table)?;
+        let alias = insert.table_alias.as_ref().map(|alias| ident_name(&alias.alias).into_owned());
+        let on_conflict = match &insert.on {
+            None => None,
+            Some(OnInsert::OnConflict(clause)) => Some(self.bind_on_conflict(clause, &table, alias.as_deref())?),
+            Some(_) => return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"DUPLICATE\"")),
+        };
+        let plan = self.insert_plan(table.clone(), input, targets, on_conflict)?;
+        let Some(returning) = &insert.returning else { return Ok(plan) };
+        let mut scope = Scope { parent: env.outer, ..Scope::default() };
+        add_table(&mut scope, &table, alias.as_deref().unwrap_or(&table.name), 0, true);
+        self.bind_returning(plan, returning, &scope, env)
+    }
+
+    /// The table a statement changes.
+    pub(crate) fn target_table(&self, name: &ObjectName, action: &str) -> SqlResult<Arc<TableDescriptor>> {
+        let written = qualified(name)?;
+        match self.find_relation(name)? {
+            RelationRef::Table(table) => Ok(table),
+            RelationRef::View(_) => Err(SqlError::new(
+                SqlState::OBJECT_STATE,
+                format!("cannot {action} view \"{}\"", written.name),
+            )
+            .with_detail("Views are not updatable here.")),
+            RelationRef::System(_) => Err(SqlError::new(
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied for table {}", written.name),
+            )),
+            RelationRef::Sequence(_) | RelationRef::Other(_) => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("cannot {action} relation \"{}\"", written.name),
+            )),
+        }
+    }
+
+    /// The columns named, or all; and whether they were named.
+    fn insert_columns(&self, insert: &ast::Insert, table: &TableDescriptor) -> SqlResult<(Vec<ColumnId>, bool)> {
+        if insert.columns.is_empty() {
+            let ids = table.columns.iter().filter(|column| !column.hidden).map(|column| column.id).collect();
+            return Ok((ids, false));
+        }
+        let mut ids = Vec::with_capacity(insert.columns.len());
+        for name in &insert.columns {
+            ids.push(self.target_column(name, table, &ids)?.id);
+        }
+        Ok((ids, true))
+    }
+
+    /// A column to be written, which must not be among those already given.
+    pub(crate) fn target_column<'t>(
+        &self,
+        name: &ObjectName,
+        table: &'t TableDescriptor,
+        given: &[ColumnId],
+    ) -> SqlResult<&'t ColumnDescriptor> {
+        let written = qualified(name)?;
+        let column = table.columns.iter().find(|column| column.name == *written.name && written.schema.is_none());
+        let Some(column) = column else {
+            let error = SqlError::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{}\" of relation \"{}\" does not exist", written.written(), table.name),
+            );
+            return Err(self.at(error, written.span));
+        };
+        if given.contains(&column.id) {
+            let error = SqlError::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{}\" specified more than once", column.name),
+            );
+            return Err(self.at(error, written.span));
+        }
+        Ok(column)
+    }
+
+    /// The rows to insert, one value per column returned.
+    fn insert_source(
+        &self,
+        insert: &ast::Insert,
+        table: &TableDescriptor,
+        mut ids: Vec<ColumnId>,
+        explicit: bool,
+        env: Env<'_>,
+    ) -> SqlResult<(Plan, Vec<ColumnId>)> {
+        let Some(source) = &insert.source else { return Ok((Plan::one_row(), Vec::new())) };
+        if let (SetExpr::Values(values), true) = (source.body.as_ref(), is_plain(source)) {
+            return self.insert_values(values, table, ids, explicit, env);
+        }
+        let plan = self.bind_query_with(source, env, QueryOptions { settle_types: false })?;
+        check_count(plan.columns.len(), &mut ids, explicit)?;
+        let columns = target_columns(table, &ids)?;
+        let outputs = columns.iter().map(|column| PlanColumn::new(column.name.as_str(), column.ty)).collect();
+        let unchanged = plan.columns.iter().zip(&columns).all(|(have, want)| have.ty == want.ty);
+        if unchanged {
+            return Ok((plan, ids));
+        }
+        let plan = self.project_output(plan, outputs, |binder, index, expr| {
+            binder.coerce_for_column(expr, columns[index].ty, &columns[index].name)
+        })?;
+        Ok((plan, ids))
+    }
+
+    fn insert_values(
+        &self,
+        values: &ast::Values,
+        table: &TableDescriptor,
+        mut ids: Vec<ColumnId>,
+        explicit: bool,
+        env: Env<'_>,
+    ) -> SqlResult<(Plan, Vec<ColumnId>)> {
+        let width = values.rows.first().map_or(0, |row| row.content.len());
+        if values.rows.iter().any(|row| row.content.len() != width) {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+        }
+        check_count(width, &mut ids, explicit)?;
+        let columns = target_columns(table, &ids)?;
+        // A column that is DEFAULT in every row counts as not given.
+        let kept: Vec<usize> = (0..width)
+            .filter(|index| !values.rows.iter().all(|row| is_default(&row.content[*index])))
+            .collect();
+        let scope = Scope { parent: env.outer, ..Scope::default() };
+        let mut rows = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            let mut context = ExprContext::new(&scope, env.ctes, Clause::Values);
+            let mut exprs = Vec::with_capacity(kept.len());
+            for index in &kept {
+                exprs.push(self.bind_assigned(&row.content[*index], columns[*index], &mut context)?);
+            }
+            rows.push(BoundRow { exprs, subplans: context.subplans });
+        }
+        let outputs = kept
+            .iter()
+            .map(|index| PlanColumn::new(columns[*index].name.as_str(), columns[*index].ty))
+            .collect();
+        let targets = kept.iter().map(|index| ids[*index]).collect();
+        Ok((values_plan(rows, outputs)?, targets))
+    }
+
+    /// A value for a column, which may be DEFAULT.
+    pub(crate) fn bind_assigned(
+        &self,
+        expr: &ast::Expr,
+        column: &ColumnDescriptor,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
+        if is_default(expr) {
+            return self.default_in(column, context);
+        }
+        let bound = self.bind_expr(expr, context)?;
+        self.coerce_for_column(bound, column.ty, &column.name).map_err(|error| self.at(error, span_of(expr)))
+    }
+
+    /// The default of a column, with its sub-plans added to the context.
+    pub(crate) fn default_in(&self, column: &ColumnDescriptor, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
+        if let (Some(_), Some(sequence)) = (column.identity, column.sequence)
+            && column.default.is_none()
+        {
+            let sequence = Expr::Const(Datum::Oid(sequence), Type::REGCLASS);
+            let next = context.add_subplan(SubPlan::NextVal(sequence), false, Type::INT8);
+            return self.coerce_for_column(next, column.ty, &column.name);
+        }
+        let Some(text) = &column.default else { return Ok(super::table_expr::null_of(column)) };
+        let (mut expr, subplans) = self.default_expr(text, column)?;
+        let base = context.subplans.len();
+        expr.replace(&mut |part| match part {
+            Expr::Column(index, ty) => match Virtual::of(*index) {
+                Some(Virtual::Sub(sub)) => Some(Virtual::Sub(base + sub).column(*ty)),
+                _ => None,
+            },
+            _ => None,
+        });
+        context.subplans.extend(subplans);
+        Ok(expr)
+    }
+
+    /// `GENERATED ALWAYS` columns take values only with OVERRIDING SYSTEM VALUE; with OVERRIDING
+    /// USER VALUE the values given are ignored.
+    fn drop_identities(
+        &self,
+        input: Plan,
+        targets: Vec<ColumnId>,
+        table: &TableDescriptor,
+    ) -> SqlResult<(Plan, Vec<ColumnId>)> {
+        let identity = |id: &ColumnId| table.column(*id).and_then(|column| column.identity);
+        match self.overriding {
+            Some(true) => return Ok((input, targets)),
+            Some(false) => {}
+            None => {
+                if let Some(column) = targets.iter().find(|id| identity(id) == Some('a')) {
+                    let name = table.column(*column).map(|column| column.name.clone()).unwrap_or_default();
+                    return Err(SqlError::new(
+                        SqlState("428C9"),
+                        format!("cannot insert a non-DEFAULT value into column \"{name}\""),
+                    )
+                    .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."))
+                    .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
+                }
+                return Ok((input, targets));
+            }
+        }
+        let kept: Vec<usize> =
+            (0..targets.len()).filter(|position| identity(&targets[*position]).is_none()).collect();
+        if kept.len() == targets.len() {
+            return Ok((input, targets));
+        }
+        let columns: Vec<PlanColumn> = kept.iter().map(|position| input.columns[*position].clone()).collect();
+        let exprs = kept.iter().map(|position| Expr::Column(*position, input.columns[*position].ty.ty)).collect();
+        let ids = kept.iter().map(|position| targets[*position]).collect();
+        Ok((Plan::new(PlanKind::Project { input: Box::new(input), exprs }, columns), ids))
+    }
+
+    /// The operator, with the defaults of the columns not given. Defaults that draw from sequences are
+    /// computed in the input.
+    pub(crate) fn insert_plan(
+        &self,
+        table: Arc<TableDescriptor>,
+        input: Plan,
+        mut targets: Vec<ColumnId>,
+        on_conflict: Option<OnConflict>,
+    ) -> SqlResult<Plan> {
+        let scope = Scope::default();
+        let mut context = ExprContext::new(&scope, None, Clause::Default);
+        let (mut defaults, mut computed) = (Vec::new(), Vec::new());
+        for column in &table.columns {
+            if targets.contains(&column.id) || column.hidden {
+                continue;
+            }
+            let before = context.subplans.len();
+            let expr = self.default_in(column, &mut context)?;
+            if context.subplans.len() > before {
+                computed.push((column, expr));
+            } else if !matches!(expr, Expr::Const(Datum::Null, _)) {
+                defaults.push((column.id, expr));
+            }
+        }
+        let mut rows = Rows::new(input);
+        if !computed.is_empty() {
+            rows.set_subplans(context.subplans);
+            let mut items: Vec<OutputItem> = rows
+                .columns()
+                .into_iter()
+                .enumerate()
+                .map(|(index, column)| OutputItem { expr: Expr::Column(index, column.ty.ty), column })
+                .collect();
+            for (column, expr) in computed {
+                targets.push(column.id);
+                items.push(OutputItem { expr, column: PlanColumn::new(column.name.as_str(), column.ty) });
+            }
+            super::select::project(&mut rows, items)?;
+        }
+        let checks = self.checks(&table)?;
+        let kind = PlanKind::Insert {
+            table,
+            input: Box::new(rows.into_plan()),
+            targets,
+            defaults,
+            checks,
+            on_conflict,
+            returning: None,
+        };
+        Ok(Plan::new(kind, Vec::new()))
+    }
+
+    fn bind_on_conflict(
+        &self,
+        clause: &ast::OnConflict,
+        table: &Arc<TableDescriptor>,
+        alias: Option<&str>,
+    ) -> SqlResult<OnConflict> {
+        let arbiter = match &clause.conflict_target {
+            None => None,
+            Some(ConflictTarget::Columns(names)) => Some(self.arbiter_of_columns(names, table)?),
+            Some(ConflictTarget::OnConstraint(name)) => Some(self.arbiter_by_name(name, table)?),
+        };
+        let update = match &clause.action {
+            OnConflictAction::DoNothing => None,
+            OnConflictAction::DoUpdate(update) => {
+                if arbiter.is_none() {
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+                    )
+                    .with_hint("For example, ON CONFLICT (column_name)."));
+                }
+                let mut scope = Scope::default();
+                add_table(&mut scope, table, alias.unwrap_or(&table.name), 0, true);
+                add_table(&mut scope, table, "excluded", table.columns.len(), false);
+                let mut context = ExprContext::new(&scope, None, Clause::OnConflict);
+                let assignments = self.bind_assignments(&update.assignments, table, &mut context)?;
+                let condition = match &update.selection {
+                    Some(selection) => Some(self.bind_condition(selection, &mut context, "WHERE")?),
+                    None => None,
+                };
+                if !context.subplans.is_empty() {
+                    return Err(SqlError::unsupported("a subquery or sequence in ON CONFLICT DO UPDATE"));
+                }
+                Some((assignments, condition))
+            }
+        };
+        Ok(OnConflict { arbiter, update })
+    }
+
+    fn arbiter_of_columns(&self, names: &[ast::Ident], table: &TableDescriptor) -> SqlResult<IndexId> {
+        let mut wanted = Vec::with_capacity(names.len());
+        for name in names {
+            let folded = ident_name(name);
+            let column = table.columns.iter().find(|column| column.name == *folded).ok_or_else(|| {
+                let error = SqlError::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column \"{folded}\" does not exist"),
+                );
+                self.at(error, name.span)
+            })?;
+            wanted.push(column.id);
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        table
+            .indexes
+            .iter()
+            .find(|index| {
+                let mut columns: Vec<ColumnId> = index.columns.iter().map(|(id, _)| *id).collect();
+                columns.sort_unstable();
+                index.unique && columns == wanted
+            })
+            .map(|index| index.id)
+            .ok_or_else(|| {
+                SqlError::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                )
+            })
+    }
+
+    fn arbiter_by_name(&self, name: &ObjectName, table: &TableDescriptor) -> SqlResult<IndexId> {
+        let written = qualified(name)?;
+        table
+            .indexes
+            .iter()
+            .find(|index| index.unique && index.name == *written.name)
+            .map(|index| index.id)
+            .ok_or_else(|| {
+                let error = SqlError::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("constraint \"{}\" for table \"{}\" does not exist", written.name, table.name),
+                );
+                self.at(error, written.span)
+            })
+    }
+
+    /// `SET a = …, (b, c) = (…)`.
+    pub(crate) fn bind_assignments(
+        &self,
+        assignments: &[ast::Assignment],
+        table: &TableDescriptor,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Vec<(ColumnId, Expr)>> {
+        let mut bound: Vec<(ColumnId, Expr)> = Vec::with_capacity(assignments.len());
+        let mut given: Vec<ColumnId> = Vec::with_capacity(assignments.len());
+        for assignment in assignments {
+            match &assignment.target {
+                AssignmentTarget::ColumnName(name) => {
+                    let column = self.assigned_column(name, table, &mut given)?;
+                    let value = self.bind_assigned(&assignment.value, column, context)?;
+                    bound.push((column.id, value));
+                }
+                AssignmentTarget::Tuple(names) => {
+                    let columns = names
+                        .iter()
+                        .map(|name| self.assigned_column(name, table, &mut given))
+                        .collect::<SqlResult<Vec<_>>>()?;
+                    bound.extend(self.bind_tuple_assignment(&columns, &assignment.value, context)?);
+                }
+            }
+        }
+        Ok(bound)
+    }
+
+    fn assigned_column<'t>(
+        &self,
+        name: &ObjectName,
+        table: &'t TableDescriptor,
+        given: &mut Vec<ColumnId>,
+    ) -> SqlResult<&'t ColumnDescriptor> {
+        let column = self.target_column(name, table, &[])?;
+        if given.contains(&column.id) {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("multiple assignments to same column \"{}\"", column.name),
+            ));
+        }
+        given.push(column.id);
+        Ok(column)
+    }
+
+    fn bind_tuple_assignment(
+        &self,
+        columns: &[&ColumnDescriptor],
+        value: &ast::Expr,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Vec<(ColumnId, Expr)>> {
+        let row = match value {
+            ast::Expr::Tuple(values) => Some(values.clone()),
+            ast::Expr::Nested(inner) => Some(vec![inner.as_ref().clone()]),
+            ast::Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("row") => {
+                plain_arguments(function)
+            }
+            _ => None,
+        };
+        let count_error = || {
+            SqlError::new(SqlState::SYNTAX_ERROR, "number of columns does not match number of values")
+        };
+        if let (Some(values), false) = (&row, matches!(value, ast::Expr::Subquery(_))) {
+            if values.len() != columns.len() {
+                return Err(count_error());
+            }
+            return columns
+                .iter()
+                .zip(values)
+                .map(|(column, value)| Ok((column.id, self.bind_assigned(value, column, context)?)))
+                .collect();
+        }
+        let ast::Expr::Subquery(query) = value else {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+            ));
+        };
+        let fields = self.record_subquery(query, columns.len(), context)?;
+        columns
+            .iter()
+            .zip(fields)
+            .map(|(column, field)| Ok((column.id, self.coerce_for_column(field, column.ty, &column.name)?)))
+            .collect()
+    }
+
+    /// RETURNING: within the operator, or above it if it needs more than the row.
+    pub(crate) fn bind_returning(
+        &self,
+        mut plan: Plan,
+        returning: &[ast::SelectItem],
+        scope: &Scope<'_>,
+        env: Env<'_>,
+    ) -> SqlResult<Plan> {
+        let mut context = ExprContext::new(scope, env.ctes, Clause::Returning);
+        let items = self.bind_items(returning, &mut context, QueryOptions::default())?;
+        if context.subplans.is_empty() {
+            let (exprs, columns): (Vec<Expr>, Vec<PlanColumn>) =
+                items.into_iter().map(|item| (item.expr, item.column)).unzip();
+            set_returning(&mut plan, exprs);
+            plan.columns = columns;
+            return Ok(plan);
+        }
+        let mut all: Vec<(usize, PlanColumn)> = scope
+            .columns
+            .iter()
+            .filter_map(|column| match column.expr {
+                Expr::Column(index, _) => Some((index, OutputItem::of_column(column).column)),
+                _ => None,
+            })
+            .collect();
+        all.sort_by_key(|(index, _)| *index);
+        all.dedup_by_key(|(index, _)| *index);
+        set_returning(&mut plan, all.iter().map(|(index, column)| Expr::Column(*index, column.ty.ty)).collect());
+        plan.columns = all.into_iter().map(|(_, column)| column).collect();
+        let mut rows = Rows::new(plan);
+        rows.set_subplans(context.subplans);
+        super::select::project(&mut rows, items)?;
+        Ok(rows.into_plan())
+    }
+}
+
+fn set_returning(plan: &mut Plan, exprs: Vec<Expr>) {
+    match &mut plan.kind {
+        PlanKind::Insert { returning, .. }
+        | PlanKind::Update { returning, .. }
+        | PlanKind::Delete { returning, .. } => *returning = Some(exprs),
+        _ => {}
+    }
+}
+
+/// Adds the columns of a table at a position of the row.
+pub(crate) fn add_table(scope: &mut Scope<'_>, table: &Arc<TableDescriptor>, name: &str, base: usize, visible: bool) {
+    let relation = scope.relations.len();
+    scope.relations.push(Relation {
+        name: Some(Arc::from(name)),
+        schema: None,
+        table: Some(table.clone()),
+        oid: table.oid,
+        scalar: false,
+    });
+    for (index, column) in table.columns.iter().enumerate() {
+        scope.columns.push(ScopeColumn {
+            name: Arc::from(column.name.as_str()),
+            expr: Expr::Column(base + index, column.ty.ty),
+            ty: column.ty,
+            relation: Some(relation),
+            visible,
+            hidden: column.hidden,
+            table_oid: table.oid,
+            attnum: i16::try_from(column.id).unwrap_or(0),
+            fields: None,
+        });
+    }
+}
+
+/// Whether a value is the keyword DEFAULT.
+fn is_default(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Identifier(ident)
+        if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+/// Whether a query is nothing but its body.
+fn is_plain(query: &ast::Query) -> bool {
+    query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty()
+}
+
+fn check_count(given: usize, ids: &mut Vec<ColumnId>, explicit: bool) -> SqlResult<()> {
+    if given > ids.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns"));
+    }
+    if given < ids.len() {
+        if explicit {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
+        }
+        ids.truncate(given);
+    }
+    Ok(())
+}
+
+fn target_columns<'t>(table: &'t TableDescriptor, ids: &[ColumnId]) -> SqlResult<Vec<&'t ColumnDescriptor>> {
+    ids.iter()
+        .map(|id| table.column(*id).ok_or_else(|| SqlError::internal("a target column is missing")))
+        .collect()
+}
+
+fn refuse_foreign(insert: &ast::Insert) -> SqlResult<()> {
+    let foreign = insert.or.is_some()
+        || insert.ignore
+        || insert.overwrite
+        || insert.replace_into
+        || insert.partitioned.is_some()
+        || insert.priority.is_some()
+        || !insert.assignments.is_empty()
+        || insert.insert_alias.is_some()
+        || insert.multi_table_insert_type.is_some();
+    if foreign || !insert.into {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in INSERT"));
+    }
+    Ok(())
+}

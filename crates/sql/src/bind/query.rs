@@ -1,0 +1,266 @@
+//! Queries: WITH, the body, ORDER BY, LIMIT, row locks.
+
+use super::aggregate::sort_key;
+use super::context::{Clause, ExprContext};
+use super::expr::span_of;
+use super::names::ident_name;
+use super::rows::Rows;
+use super::scope::Scope;
+use super::{Binder, Env};
+use crate::plan::{Expr, Plan, PlanKind, SortKey};
+use sql_types::cast::CastKind;
+use sql_types::{SqlError, SqlResult, SqlState, Type};
+use sqlparser::ast::{self, LimitClause, OrderByKind, SetExpr};
+
+/// What the surroundings of a query ask of it.
+#[derive(Clone, Copy)]
+pub(crate) struct QueryOptions {
+    /// Whether untyped columns become text; otherwise whoever reads the query types them.
+    pub settle_types: bool,
+}
+
+impl Default for QueryOptions {
+    fn default() -> Self {
+        QueryOptions { settle_types: true }
+    }
+}
+
+impl Binder<'_> {
+    pub(crate) fn bind_query(&self, query: &ast::Query, env: Env<'_>) -> SqlResult<Plan> {
+        self.bind_query_with(query, env, QueryOptions::default())
+    }
+
+    pub(crate) fn bind_query_with(
+        &self,
+        query: &ast::Query,
+        env: Env<'_>,
+        options: QueryOptions,
+    ) -> SqlResult<Plan> {
+        self.deeper(|| {
+            refuse_foreign(query)?;
+            match &query.with {
+                None => self.bind_body(query, env, options),
+                Some(with) => self.bind_with(with, query, env, options),
+            }
+        })
+    }
+
+    /// The query without its WITH clause.
+    pub(crate) fn bind_body(&self, query: &ast::Query, env: Env<'_>, options: QueryOptions) -> SqlResult<Plan> {
+        let tail = Tail::of(query)?;
+        match query.body.as_ref() {
+            SetExpr::Select(select) => self.bind_select(select, &tail, env, options),
+            SetExpr::Query(inner) if tail.is_empty() => self.bind_query_with(inner, env, options),
+            body => {
+                if !tail.locks.is_empty() && !matches!(body, SetExpr::Query(_)) {
+                    return Err(SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        "FOR UPDATE is not allowed with UNION/INTERSECT/EXCEPT",
+                    ));
+                }
+                let plan = self.bind_set_expr(body, env, options)?;
+                let plan = self.order_output(plan, &tail, env)?;
+                self.bind_limit(plan, &tail, env)
+            }
+        }
+    }
+
+    pub(crate) fn bind_set_expr(&self, body: &SetExpr, env: Env<'_>, options: QueryOptions) -> SqlResult<Plan> {
+        self.deeper(|| match body {
+            SetExpr::Select(select) => self.bind_select(select, &Tail::default(), env, options),
+            SetExpr::Query(query) => self.bind_query_with(query, env, options),
+            SetExpr::SetOperation { .. } => self.bind_set_operation(body, env, options),
+            SetExpr::Values(values) => self.bind_values(values, env, options),
+            SetExpr::Insert(statement) | SetExpr::Update(statement) | SetExpr::Delete(statement) => {
+                self.bind_dml(statement, env)
+            }
+            SetExpr::Merge(_) => Err(SqlError::unsupported("MERGE")),
+            SetExpr::Table(table) => self.bind_table_command(table, env),
+        })
+    }
+
+    /// ORDER BY over the output columns of a query that is no plain SELECT.
+    fn order_output(&self, plan: Plan, tail: &Tail<'_>, env: Env<'_>) -> SqlResult<Plan> {
+        if tail.order.is_empty() {
+            return Ok(plan);
+        }
+        let scope = Scope::of_columns(&plan.columns, env.outer);
+        let mut keys = Vec::with_capacity(tail.order.len());
+        for item in tail.order {
+            let expr = match self.output_position(&item.expr, &plan)? {
+                Some(position) => Expr::Column(position, plan.columns[position].ty.ty),
+                None => {
+                    let mut context = ExprContext::new(&scope, env.ctes, Clause::OrderBy);
+                    let expr = self.bind_expr(&item.expr, &mut context)?;
+                    if context.aggregates.len() + context.windows.len() + context.subplans.len() > 0
+                        || !matches!(expr, Expr::Column(..))
+                    {
+                        let error = SqlError::new(
+                            SqlState::FEATURE_NOT_SUPPORTED,
+                            "invalid UNION/INTERSECT/EXCEPT ORDER BY clause",
+                        )
+                        .with_detail("Only result column names can be used, not expressions or functions.");
+                        return Err(self.at(error, span_of(&item.expr)));
+                    }
+                    expr
+                }
+            };
+            keys.push(sort_key(expr, &item.options));
+        }
+        Ok(sorted(plan, keys))
+    }
+
+    /// The output column an ORDER BY item names by number or by name.
+    fn output_position(&self, item: &ast::Expr, plan: &Plan) -> SqlResult<Option<usize>> {
+        if let Some(ordinal) = ordinal(item) {
+            return self.checked_ordinal(ordinal, plan.columns.len(), "ORDER BY", item).map(Some);
+        }
+        let ast::Expr::Identifier(ident) = item else { return Ok(None) };
+        let name = ident_name(ident);
+        Ok(plan.columns.iter().position(|column| *column.name == *name))
+    }
+
+    /// A position in the select list, from 0.
+    pub(crate) fn checked_ordinal(
+        &self,
+        ordinal: i64,
+        count: usize,
+        clause: &str,
+        item: &ast::Expr,
+    ) -> SqlResult<usize> {
+        usize::try_from(ordinal).ok().filter(|ordinal| (1..=count).contains(ordinal)).map(|ordinal| ordinal - 1).ok_or_else(
+            || {
+                let error = SqlError::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    format!("{clause} position {ordinal} is not in select list"),
+                );
+                self.at(error, span_of(item))
+            },
+        )
+    }
+
+    /// LIMIT and OFFSET on top of a plan.
+    pub(crate) fn bind_limit(&self, plan: Plan, tail: &Tail<'_>, env: Env<'_>) -> SqlResult<Plan> {
+        if tail.limit.is_none() && tail.offset.is_none() {
+            return Ok(plan);
+        }
+        let limit = tail.limit.map(|limit| self.bind_count(limit, "LIMIT", env)).transpose()?;
+        let offset = tail.offset.map(|offset| self.bind_count(offset, "OFFSET", env)).transpose()?;
+        let columns = plan.columns.clone();
+        Ok(Plan::new(PlanKind::Limit { input: Box::new(plan), limit, offset }, columns))
+    }
+
+    fn bind_count(&self, expr: &ast::Expr, clause: &str, env: Env<'_>) -> SqlResult<Expr> {
+        let scope = Scope { parent: env.outer, ..Scope::default() };
+        let mut context = ExprContext::new(&scope, env.ctes, Clause::Limit);
+        let bound = self.bind_expr(expr, &mut context)?;
+        if !context.subplans.is_empty() {
+            return Err(SqlError::unsupported(format_args!("a subquery in {clause}")));
+        }
+        self.coerce(bound, Type::INT8, CastKind::Assignment).map_err(|error| {
+            let error = if error.code == SqlState::DATATYPE_MISMATCH {
+                SqlError::new(SqlState::DATATYPE_MISMATCH, format!("argument of {clause} must be type bigint"))
+            } else {
+                error
+            };
+            self.at(error, span_of(expr))
+        })
+    }
+
+    /// `TABLE name`.
+    fn bind_table_command(&self, table: &ast::Table, env: Env<'_>) -> SqlResult<Plan> {
+        let mut parts: Vec<ast::Ident> = Vec::new();
+        parts.extend(table.schema_name.as_deref().map(ast::Ident::new));
+        parts.extend(table.table_name.as_deref().map(ast::Ident::new));
+        let item = self.bind_named_relation(&ast::ObjectName::from(parts), None, env, &[])?;
+        let mut rows = Rows::new(item.plan);
+        let output = item.scope.columns.iter().filter(|column| !column.hidden && column.visible);
+        let items = output.map(|column| super::select::OutputItem::of_column(column)).collect();
+        super::select::project(&mut rows, items)?;
+        Ok(rows.into_plan())
+    }
+}
+
+/// ORDER BY, LIMIT and locks of a query.
+#[derive(Default)]
+pub(crate) struct Tail<'q> {
+    pub order: &'q [ast::OrderByExpr],
+    pub limit: Option<&'q ast::Expr>,
+    pub offset: Option<&'q ast::Expr>,
+    pub locks: &'q [ast::LockClause],
+}
+
+impl<'q> Tail<'q> {
+    fn of(query: &'q ast::Query) -> SqlResult<Self> {
+        let mut tail = Tail { locks: &query.locks, ..Tail::default() };
+        if let Some(order) = &query.order_by {
+            match &order.kind {
+                OrderByKind::Expressions(items) => tail.order = items,
+                OrderByKind::All(_) => {
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"ALL\""));
+                }
+            }
+        }
+        match &query.limit_clause {
+            None => {}
+            Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
+                tail.limit = limit.as_ref();
+                tail.offset = offset.as_ref().map(|offset| &offset.value);
+            }
+            Some(_) => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "LIMIT #,# syntax is not supported")
+                    .with_hint("Use separate LIMIT and OFFSET clauses."));
+            }
+        }
+        if let Some(fetch) = &query.fetch {
+            if fetch.with_ties || fetch.percent {
+                return Err(SqlError::unsupported("FETCH … WITH TIES"));
+            }
+            tail.limit = Some(fetch.quantity.as_ref().unwrap_or(one()));
+        }
+        Ok(tail)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.order.is_empty() && self.limit.is_none() && self.offset.is_none() && self.locks.is_empty()
+    }
+}
+
+/// `FETCH FIRST ROW ONLY` means one row.
+fn one() -> &'static ast::Expr {
+    static ONE: std::sync::OnceLock<ast::Expr> = std::sync::OnceLock::new();
+    ONE.get_or_init(|| {
+        ast::Expr::Value(ast::ValueWithSpan {
+            value: ast::Value::Number("1".to_string(), false),
+            span: sqlparser::tokenizer::Span::empty(),
+        })
+    })
+}
+
+fn refuse_foreign(query: &ast::Query) -> SqlResult<()> {
+    if query.for_clause.is_some()
+        || query.settings.is_some()
+        || query.format_clause.is_some()
+        || !query.pipe_operators.is_empty()
+    {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in query"));
+    }
+    Ok(())
+}
+
+/// The number an ORDER BY or GROUP BY item consists of.
+pub(crate) fn ordinal(item: &ast::Expr) -> Option<i64> {
+    match item {
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Number(number, _) => number.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A sort on top of a plan.
+pub(crate) fn sorted(plan: Plan, keys: Vec<SortKey>) -> Plan {
+    let columns = plan.columns.clone();
+    Plan::new(PlanKind::Sort { input: Box::new(plan), keys, limit: None }, columns)
+}

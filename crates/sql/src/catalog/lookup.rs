@@ -1,0 +1,94 @@
+//! [`DatabaseCatalog`]: a snapshot as the sessions of one database see it.
+
+use super::snapshot::{CatalogSnapshot, Relation};
+use super::oids;
+use crate::bind::{CatalogLookup, RelationRef, ViewRef};
+use crate::system;
+use sql_types::{Oid, SqlResult};
+use std::sync::Arc;
+
+/// A snapshot as the sessions of one database see it.
+#[derive(Clone, Debug)]
+pub struct DatabaseCatalog {
+    /// The snapshot.
+    pub snapshot: Arc<CatalogSnapshot>,
+    /// OID of the database.
+    pub database: Oid,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+impl DatabaseCatalog {
+    fn in_schema(&self, schema: &str, name: &str) -> Option<RelationRef> {
+        if schema == "pg_catalog" || schema == "information_schema" {
+            return system::reference(schema, name).map(RelationRef::System);
+        }
+        let schema = self.snapshot.schema(self.database, schema)?.oid;
+        self.resolved(self.snapshot.relation(self.database, schema, name)?)
+    }
+
+    fn resolved(&self, relation: Relation) -> Option<RelationRef> {
+        Some(match relation {
+            Relation::Table(oid) => RelationRef::Table(self.snapshot.table(oid)?.clone()),
+            Relation::Sequence(oid) => RelationRef::Sequence(oid),
+            Relation::Index(..) => RelationRef::Other("index"),
+            Relation::View(oid) => {
+                let view = self.snapshot.views.get(&oid)?;
+                RelationRef::View(ViewRef {
+                    oid,
+                    columns: view.columns.clone().into(),
+                    query: view.query.as_str().into(),
+                    search_path: view.search_path.clone().into(),
+                })
+            }
+        })
+    }
+
+    /// The schemas searched for a name: `pg_catalog` first unless the path names it.
+    pub fn search_order<'p>(&self, path: &'p [String]) -> impl Iterator<Item = &'p str> {
+        let named = path.iter().any(|schema| schema == "pg_catalog");
+        (!named).then_some("pg_catalog").into_iter().chain(path.iter().map(String::as_str))
+    }
+
+    /// A user's relation by name, in a schema or along the path.
+    pub fn find(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<Relation> {
+        let within = |schema: &str| {
+            let schema = self.snapshot.schema(self.database, schema)?.oid;
+            self.snapshot.relation(self.database, schema, name)
+        };
+        match schema {
+            Some(schema) => within(schema),
+            None => path.iter().find_map(|schema| within(schema)),
+        }
+    }
+
+    /// Whether a relation is found by its bare name.
+    pub fn is_visible(&self, oid: Oid, schema: Oid, name: &str, path: &[String]) -> bool {
+        if schema == oids::PG_CATALOG {
+            return true;
+        }
+        self.find(None, name, path).is_some_and(|relation| relation.oid() == oid)
+            && system::reference("pg_catalog", name).is_none()
+    }
+}
+
+impl CatalogLookup for DatabaseCatalog {
+    fn relation(&self, schema: Option<&str>, name: &str, path: &[String]) -> SqlResult<Option<RelationRef>> {
+        Ok(match schema {
+            Some(schema) => self.in_schema(schema, name),
+            None => self.search_order(path).find_map(|schema| self.in_schema(schema, name)),
+        })
+    }
+
+    fn schema_exists(&self, schema: &str) -> bool {
+        self.snapshot.schema(self.database, schema).is_some()
+    }
+
+    fn database(&self) -> &str {
+        &self.name
+    }
+
+    fn schema_name(&self, oid: Oid) -> Option<String> {
+        self.snapshot.schema_name(self.database, oid).map(str::to_string)
+    }
+}

@@ -1,0 +1,292 @@
+//! [`CatalogSnapshot`]: the whole catalog at one version.
+
+use super::descriptor::{
+    AclDescriptor, DatabaseDescriptor, IndexId, RoleDescriptor, SchemaDescriptor, SequenceDescriptor,
+    TableDescriptor, ViewDescriptor,
+};
+use super::oids;
+use crate::engine::TenantInfo;
+use sql_types::Oid;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// What a name among relations stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// A table.
+    Table(Oid),
+    /// A view.
+    View(Oid),
+    /// A sequence.
+    Sequence(Oid),
+    /// An index: its OID, its table and its id there.
+    Index(Oid, Oid, IndexId),
+}
+
+impl Relation {
+    /// Its OID.
+    pub fn oid(self) -> Oid {
+        match self {
+            Relation::Table(oid) | Relation::View(oid) | Relation::Sequence(oid) | Relation::Index(oid, ..) => oid,
+        }
+    }
+
+    /// What it is, for error messages.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Relation::Table(_) => "table",
+            Relation::View(_) => "view",
+            Relation::Sequence(_) => "sequence",
+            Relation::Index(..) => "index",
+        }
+    }
+}
+
+/// The whole catalog at one version. Changed only while it is not shared: by its loader, and by a
+/// schema change on a copy, which then gets a new [`CatalogSnapshot::id`].
+#[derive(Clone, Debug)]
+pub struct CatalogSnapshot {
+    id: u64,
+    /// The version key it belongs to.
+    pub(crate) version: u64,
+    pub(crate) databases: BTreeMap<Oid, Arc<DatabaseDescriptor>>,
+    /// By database and OID.
+    pub(crate) schemas: BTreeMap<(Oid, Oid), Arc<SchemaDescriptor>>,
+    pub(crate) tables: BTreeMap<Oid, Arc<TableDescriptor>>,
+    pub(crate) sequences: BTreeMap<Oid, Arc<SequenceDescriptor>>,
+    pub(crate) views: BTreeMap<Oid, Arc<ViewDescriptor>>,
+    pub(crate) roles: BTreeMap<Oid, Arc<RoleDescriptor>>,
+    pub(crate) acls: BTreeMap<Oid, Arc<AclDescriptor>>,
+    /// Storage numbers whose keys nothing refers to any more.
+    pub(crate) garbage: Vec<u64>,
+    names: HashMap<(Oid, Oid), HashMap<String, Relation>>,
+    indexes: HashMap<Oid, (Oid, IndexId)>,
+    referencing: HashMap<Oid, Vec<(Oid, usize)>>,
+}
+
+impl CatalogSnapshot {
+    /// What a tenant begins with.
+    pub fn implied(tenant: &TenantInfo) -> Self {
+        let mut snapshot = CatalogSnapshot {
+            id: 0,
+            version: 0,
+            databases: BTreeMap::new(),
+            schemas: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            sequences: BTreeMap::new(),
+            views: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            acls: BTreeMap::new(),
+            garbage: Vec::new(),
+            names: HashMap::new(),
+            indexes: HashMap::new(),
+            referencing: HashMap::new(),
+        };
+        let postgres = DatabaseDescriptor {
+            oid: oids::POSTGRES,
+            name: "postgres".into(),
+            owner: oids::OWNER,
+            settings: Vec::new(),
+            comment: Some("default administrative connection database".into()),
+            dropped: false,
+        };
+        snapshot.put_database(Arc::new(postgres));
+        let owner = RoleDescriptor {
+            oid: oids::OWNER,
+            name: tenant.owner_role.clone(),
+            superuser: true,
+            create_db: true,
+            create_role: true,
+            inherit: true,
+            login: true,
+            replication: false,
+            bypass_rls: true,
+            connection_limit: -1,
+            verifier: Some(tenant.owner_verifier.clone()),
+            valid_until: None,
+            member_of: Vec::new(),
+            settings: Vec::new(),
+            comment: None,
+        };
+        snapshot.roles.insert(owner.oid, Arc::new(owner));
+        snapshot.finish();
+        snapshot
+    }
+
+    /// Adds or replaces a database, with the schemas it begins with.
+    pub(crate) fn put_database(&mut self, database: Arc<DatabaseDescriptor>) {
+        if database.dropped {
+            self.remove_database(database.oid);
+            return;
+        }
+        for (oid, name, comment) in [
+            (oids::PG_CATALOG, "pg_catalog", "system catalog schema"),
+            (oids::PUBLIC, "public", "standard public schema"),
+            (oids::INFORMATION_SCHEMA, "information_schema", ""),
+        ] {
+            self.schemas.entry((database.oid, oid)).or_insert_with(|| {
+                Arc::new(SchemaDescriptor {
+                    oid,
+                    database: database.oid,
+                    name: name.into(),
+                    owner: oids::OWNER,
+                    comment: Some(comment.to_string()).filter(|comment| !comment.is_empty()),
+                    dropped: false,
+                })
+            });
+        }
+        self.databases.insert(database.oid, database);
+    }
+
+    pub(crate) fn remove_database(&mut self, oid: Oid) {
+        self.databases.remove(&oid);
+        self.schemas.retain(|(database, _), _| *database != oid);
+    }
+
+    pub(crate) fn put_schema(&mut self, schema: Arc<SchemaDescriptor>) {
+        let key = (schema.database, schema.oid);
+        if schema.dropped {
+            self.schemas.remove(&key);
+        } else {
+            self.schemas.insert(key, schema);
+        }
+    }
+
+    /// Builds what is derived and gives the snapshot a new identity. To be called after changes.
+    pub(crate) fn finish(&mut self) {
+        self.id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        self.names.clear();
+        self.indexes.clear();
+        self.referencing.clear();
+        for table in self.tables.values() {
+            let names = self.names.entry((table.database, table.schema)).or_default();
+            names.insert(table.name.clone(), Relation::Table(table.oid));
+            for index in &table.indexes {
+                if index.oid == 0 {
+                    continue;
+                }
+                names.insert(index.name.clone(), Relation::Index(index.oid, table.oid, index.id));
+                self.indexes.insert(index.oid, (table.oid, index.id));
+            }
+            for (position, key) in table.foreign_keys.iter().enumerate() {
+                self.referencing.entry(key.referenced_table).or_default().push((table.oid, position));
+            }
+        }
+        for view in self.views.values() {
+            let names = self.names.entry((view.database, view.schema)).or_default();
+            names.insert(view.name.clone(), Relation::View(view.oid));
+        }
+        for sequence in self.sequences.values() {
+            let names = self.names.entry((sequence.database, sequence.schema)).or_default();
+            names.insert(sequence.name.clone(), Relation::Sequence(sequence.oid));
+        }
+    }
+
+    /// Names this state of the catalog within the process: two snapshots with one id are equal.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The version key the snapshot belongs to.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A database by name.
+    pub fn database(&self, name: &str) -> Option<&Arc<DatabaseDescriptor>> {
+        self.databases.values().find(|database| database.name == name)
+    }
+
+    /// A role by name.
+    pub fn role(&self, name: &str) -> Option<&Arc<RoleDescriptor>> {
+        self.roles.values().find(|role| role.name == name)
+    }
+
+    /// Name of a role; its OID if it is gone.
+    pub fn role_name(&self, oid: Oid) -> String {
+        self.roles.get(&oid).map_or_else(|| format!("unknown (OID={oid})"), |role| role.name.clone())
+    }
+
+    /// A schema by name.
+    pub fn schema(&self, database: Oid, name: &str) -> Option<&Arc<SchemaDescriptor>> {
+        let range = (database, 0)..=(database, Oid::MAX);
+        self.schemas.range(range).map(|(_, schema)| schema).find(|schema| schema.name == name)
+    }
+
+    /// Name of a schema.
+    pub fn schema_name(&self, database: Oid, oid: Oid) -> Option<&str> {
+        self.schemas.get(&(database, oid)).map(|schema| schema.name.as_str())
+    }
+
+    /// What a name stands for in a schema.
+    pub fn relation(&self, database: Oid, schema: Oid, name: &str) -> Option<Relation> {
+        self.names.get(&(database, schema))?.get(name).copied()
+    }
+
+    /// The relations of a schema.
+    pub fn relations(&self, database: Oid, schema: Oid) -> impl Iterator<Item = (&str, Relation)> {
+        let names = self.names.get(&(database, schema));
+        names.into_iter().flatten().map(|(name, relation)| (name.as_str(), *relation))
+    }
+
+    /// A table.
+    pub fn table(&self, oid: Oid) -> Option<&Arc<TableDescriptor>> {
+        self.tables.get(&oid)
+    }
+
+    /// The table and id of an index.
+    pub fn index(&self, oid: Oid) -> Option<(&Arc<TableDescriptor>, IndexId)> {
+        let (table, index) = self.indexes.get(&oid)?;
+        Some((self.tables.get(table)?, *index))
+    }
+
+    /// Foreign keys that refer to a table: the referring table and the key's position there.
+    pub fn referencing(&self, oid: Oid) -> Vec<(Arc<TableDescriptor>, usize)> {
+        let keys = self.referencing.get(&oid);
+        let keys = keys.into_iter().flatten();
+        keys.filter_map(|(table, key)| Some((self.tables.get(table)?.clone(), *key))).collect()
+    }
+
+    /// Whether `role` is `group`, or a member of it however indirectly.
+    pub fn is_member(&self, role: Oid, group: Oid) -> bool {
+        let mut seen = vec![role];
+        let mut next = 0;
+        while let Some(oid) = seen.get(next).copied() {
+            if oid == group {
+                return true;
+            }
+            let groups = self.roles.get(&oid).map(|role| role.member_of.as_slice()).unwrap_or_default();
+            for group in groups {
+                if !seen.contains(group) {
+                    seen.push(*group);
+                }
+            }
+            next += 1;
+        }
+        false
+    }
+
+    /// Whether a role is a superuser.
+    pub fn is_superuser(&self, role: Oid) -> bool {
+        self.roles.get(&role).is_some_and(|role| role.superuser)
+    }
+
+    /// Whether a role may do everything with an object of `owner`.
+    pub fn owns(&self, role: Oid, owner: Oid) -> bool {
+        self.is_superuser(role) || self.is_member(role, owner)
+    }
+
+    /// Whether a role may do what `letter` (as in `aclitem`) stands for with an object.
+    pub fn has_privilege(&self, role: Oid, owner: Oid, object: Oid, letter: char) -> bool {
+        if self.owns(role, owner) {
+            return true;
+        }
+        let Some(acl) = self.acls.get(&object) else { return false };
+        acl.grants
+            .iter()
+            .any(|(grantee, letters)| letters.contains(letter) && (*grantee == 0 || self.is_member(role, *grantee)))
+    }
+}

@@ -1,0 +1,204 @@
+//! [`Engine`]: what the sessions of one SQL node share.
+//!
+//! The catalog snapshot, plans, compiled table layouts, table and advisory locks, LISTEN/NOTIFY and
+//! the list of sessions. Nothing here is durable; all of it can be built again from the keyspace.
+
+use crate::catalog::{CatalogSnapshot, store};
+use crate::exec::kv_error;
+use crate::session::activity::Registry;
+use crate::session::locks::LockManager;
+use crate::session::notify::NotifyHub;
+use crate::session::plan_cache::PlanCache;
+use crate::table::CodecCache;
+use kv_client::{KvClient, TxnOptions};
+use parking_lot::{Mutex, RwLock};
+use sql_types::{Oid, SqlError, SqlResult, SqlState};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// OIDs taken from the counter at a time; what is left of them is lost when the node ends.
+const OID_BATCH: i64 = 16;
+
+/// The tenant a node serves.
+#[derive(Clone)]
+pub struct TenantInfo {
+    /// Its id.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// The role that exists from the beginning: a superuser.
+    pub owner_role: String,
+    /// Its password, as a SCRAM-SHA-256 verifier in the form of `pg_authid`.
+    pub owner_verifier: String,
+}
+
+impl std::fmt::Debug for TenantInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TenantInfo").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What logging in as a role needs.
+#[derive(Clone)]
+pub struct RoleLogin {
+    /// SCRAM-SHA-256 verifier; `None` if the role has no password.
+    pub verifier: Option<String>,
+    /// LOGIN.
+    pub can_login: bool,
+    /// SUPERUSER.
+    pub superuser: bool,
+    /// CONNECTION LIMIT, -1 for none.
+    pub connection_limit: i32,
+}
+
+/// What the sessions of a node share.
+pub struct Engine {
+    pub(crate) kv: Arc<KvClient>,
+    tenant: TenantInfo,
+    catalog: RwLock<Option<Arc<CatalogSnapshot>>>,
+    loading: tokio::sync::Mutex<()>,
+    oids: Mutex<Range<u64>>,
+    pub(crate) plans: PlanCache,
+    pub(crate) codecs: CodecCache,
+    pub(crate) locks: LockManager,
+    pub(crate) notify: NotifyHub,
+    pub(crate) sessions: Registry,
+    next_session: AtomicU64,
+}
+
+impl Engine {
+    /// Opens the tenant's database. The catalog is read when it is first needed.
+    ///
+    /// # Errors
+    /// None today.
+    pub async fn open(kv: Arc<KvClient>, tenant: TenantInfo) -> SqlResult<Arc<Engine>> {
+        Ok(Arc::new(Engine {
+            kv,
+            tenant,
+            catalog: RwLock::new(None),
+            loading: tokio::sync::Mutex::new(()),
+            oids: Mutex::new(0..0),
+            plans: PlanCache::default(),
+            codecs: CodecCache::new(),
+            locks: LockManager::default(),
+            notify: NotifyHub::default(),
+            sessions: Registry::default(),
+            next_session: AtomicU64::new(1),
+        }))
+    }
+
+    /// The tenant.
+    pub fn tenant(&self) -> &TenantInfo {
+        &self.tenant
+    }
+
+    /// What logging in as a role needs; `None` if there is no such role.
+    ///
+    /// # Errors
+    /// What keeps the catalog from being read.
+    pub async fn role_login(&self, user: &str) -> SqlResult<Option<RoleLogin>> {
+        let catalog = self.catalog().await?;
+        Ok(catalog.role(user).map(|role| RoleLogin {
+            verifier: role.verifier.clone(),
+            can_login: role.login,
+            superuser: role.superuser,
+            connection_limit: role.connection_limit,
+        }))
+    }
+
+    /// Whether there is such a database.
+    ///
+    /// # Errors
+    /// What keeps the catalog from being read.
+    pub async fn database_exists(&self, name: &str) -> SqlResult<bool> {
+        Ok(self.catalog().await?.database(name).is_some())
+    }
+
+    /// The catalog if it has been read.
+    pub(crate) fn cached_catalog(&self) -> Option<Arc<CatalogSnapshot>> {
+        self.catalog.read().clone()
+    }
+
+    /// The catalog, read now if need be.
+    pub(crate) async fn catalog(self: &Engine) -> SqlResult<Arc<CatalogSnapshot>> {
+        if let Some(catalog) = self.cached_catalog() {
+            return Ok(catalog);
+        }
+        let _one_at_a_time = self.loading.lock().await;
+        if let Some(catalog) = self.cached_catalog() {
+            return Ok(catalog);
+        }
+        let catalog = Arc::new(store::load(&self.kv, &self.tenant).await?);
+        *self.catalog.write() = Some(catalog.clone());
+        if !catalog.garbage.is_empty() {
+            tokio::spawn(collect_garbage(self.kv.clone(), catalog.garbage.clone()));
+        }
+        Ok(catalog)
+    }
+
+    /// Makes what a schema change wrote the node's catalog.
+    pub(crate) fn publish(&self, catalog: Arc<CatalogSnapshot>) {
+        *self.catalog.write() = Some(catalog);
+        self.plans.clear();
+    }
+
+    /// Forgets the catalog, so that it is read again.
+    pub(crate) fn forget_catalog(&self) {
+        *self.catalog.write() = None;
+    }
+
+    /// A number for a new session.
+    pub(crate) fn next_session(&self) -> u64 {
+        self.next_session.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A new OID.
+    pub(crate) async fn new_oid(&self) -> SqlResult<Oid> {
+        if let Some(oid) = self.oids.lock().next() {
+            return as_oid(oid);
+        }
+        let end = self.kv.increment(&store::oid_counter_key(), OID_BATCH).await.map_err(kv_error)?;
+        let end = crate::catalog::descriptor::FIRST_USER_OID as u64 + end.max(OID_BATCH) as u64;
+        let mut oids = self.oids.lock();
+        *oids = end - OID_BATCH as u64..end;
+        let oid = oids.next().unwrap_or(end);
+        as_oid(oid)
+    }
+
+    /// Clears storage that no descriptor refers to any more, in the background.
+    pub(crate) fn clear_storage(&self, storages: Vec<u64>) {
+        if !storages.is_empty() {
+            tokio::spawn(collect_garbage(self.kv.clone(), storages));
+        }
+    }
+}
+
+fn as_oid(number: u64) -> SqlResult<Oid> {
+    Oid::try_from(number).map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT, "this tenant has used all object identifiers"))
+}
+
+/// Clears the contents of storage numbers and then forgets that they were garbage. What fails is done
+/// when a node next reads the catalog.
+async fn collect_garbage(kv: Arc<KvClient>, storages: Vec<u64>) {
+    for storage in storages {
+        if let Err(error) = clear_one(&kv, storage).await {
+            tracing::warn!(storage, %error, "could not clear dropped data; it is done later");
+        }
+    }
+}
+
+async fn clear_one(kv: &KvClient, storage: u64) -> kv_api::KvResult<()> {
+    kv.clear_range(crate::table::codec::storage_span(storage)).await?;
+    let counter = store::sequence_key(storage);
+    let key = store::record_key(store::Section::Garbage, &[storage]);
+    loop {
+        let txn = kv.begin(TxnOptions::default());
+        txn.delete(&key)?;
+        txn.delete(&counter)?;
+        match txn.commit().await {
+            Err(error) if error.kind() == kv_api::KvErrorKind::Retry => {}
+            result => return result.map(|_| ()),
+        }
+    }
+}

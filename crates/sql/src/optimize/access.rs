@@ -1,0 +1,614 @@
+//! Which index a scan reads and which part of it; how a join is computed.
+//!
+//! Equalities with the leading columns of an index become the prefix of the access, IN and
+//! `= ANY(array)` its alternatives, comparisons with the next column its bounds. Equalities that the
+//! access expresses exactly leave the filter; bounds stay in it, so that an access may read too much
+//! but never too little.
+
+use super::estimate::{LOOKUP, REQUEST, access_rows, covers, selectivity, table_rows};
+use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexId, TableDescriptor};
+use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind, ScanBound, SortKey};
+use sql_types::cast::{self, common_type};
+use sql_types::functions::{EvalContext, Volatility};
+use sql_types::{Datum, Type};
+
+/// An order that whoever reads the rows wants.
+#[derive(Clone, Debug)]
+struct Wanted {
+    /// Columns of the rows, and whether descending and NULLs first.
+    keys: Vec<(usize, bool, bool)>,
+    /// How many rows will be read, if few.
+    limit: Option<f64>,
+}
+
+/// Chooses indexes and join methods in a whole plan; sorts made superfluous go.
+pub fn choose(plan: &mut Plan) {
+    choose_ordered(plan, None, None);
+}
+
+/// Returns whether the rows come in the order wanted.
+fn choose_ordered(plan: &mut Plan, wanted: Option<Wanted>, limit: Option<f64>) -> bool {
+    match &mut plan.kind {
+        PlanKind::Limit { input, limit, offset } => {
+            let rows = limit.as_ref().map(expected_limit);
+            let skipped = offset.as_ref().map_or(0.0, expected_limit);
+            choose_ordered(input, wanted, rows.map(|rows| rows + skipped))
+        }
+        PlanKind::Sort { input, keys, .. } => {
+            let order = wanted_by(keys, limit);
+            let sorted = choose_ordered(input, order, None);
+            if sorted {
+                let inner = std::mem::replace(input.as_mut(), Plan::one_row());
+                let columns = std::mem::take(&mut plan.columns);
+                *plan = inner;
+                plan.columns = columns;
+            }
+            false
+        }
+        PlanKind::Project { input, exprs } => {
+            let below = wanted.and_then(|wanted| through(wanted, exprs));
+            choose_ordered(input, below, limit)
+        }
+        PlanKind::Filter { input, .. } => choose_ordered(input, wanted, None),
+        PlanKind::Scan { .. } => choose_scan(plan, wanted.as_ref()),
+        PlanKind::Join { .. } => choose_join(plan, wanted),
+        _ => {
+            plan.for_each_child_mut(&mut |child, _| {
+                choose_ordered(child, None, None);
+            });
+            false
+        }
+    }
+}
+
+fn expected_limit(limit: &Expr) -> f64 {
+    match limit {
+        Expr::Const(Datum::Int8(count), _) => *count as f64,
+        Expr::Const(..) => f64::MAX,
+        _ => 100.0,
+    }
+}
+
+fn wanted_by(keys: &[SortKey], limit: Option<f64>) -> Option<Wanted> {
+    let keys = keys
+        .iter()
+        .map(|key| match key.expr {
+            Expr::Column(index, _) => Some((index, key.descending, key.nulls_first)),
+            _ => None,
+        })
+        .collect::<Option<Vec<_>>>()?;
+    Some(Wanted { keys, limit })
+}
+
+/// The order wanted below a projection.
+fn through(wanted: Wanted, exprs: &[Expr]) -> Option<Wanted> {
+    let keys = wanted
+        .keys
+        .into_iter()
+        .map(|(index, descending, nulls_first)| match exprs.get(index) {
+            Some(Expr::Column(inner, _)) => Some((*inner, descending, nulls_first)),
+            _ => None,
+        })
+        .collect::<Option<Vec<_>>>()?;
+    Some(Wanted { keys, ..wanted })
+}
+
+/// What an index offers for the conditions on a table.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The index.
+    pub index: IndexId,
+    /// The part of it.
+    pub access: IndexAccess,
+    /// Conditions that the access does not express exactly.
+    pub rest: Vec<Expr>,
+    /// Entries read.
+    pub read: f64,
+    /// Estimated cost.
+    pub cost: f64,
+    /// Whether the rows come in the order wanted, and whether that needs a reverse scan.
+    ordered: Option<bool>,
+}
+
+fn choose_scan(plan: &mut Plan, wanted: Option<&Wanted>) -> bool {
+    let PlanKind::Scan { table, index, access, columns, filter, reverse, .. } = &mut plan.kind else {
+        return false;
+    };
+    if !access.is_full() {
+        return false;
+    }
+    let conjuncts = filter.take().map_or_else(Vec::new, Expr::into_conjuncts);
+    let choice = best(table, columns, conjuncts, wanted);
+    *index = choice.index;
+    *access = choice.access;
+    *filter = Expr::conjunction(choice.rest);
+    *reverse = choice.ordered.unwrap_or(false);
+    choice.ordered.is_some()
+}
+
+/// The cheapest way to read the rows of a table that satisfy the conditions.
+fn best(table: &TableDescriptor, columns: &[ColumnId], conjuncts: Vec<Expr>, wanted: Option<&Wanted>) -> Choice {
+    let mut best: Option<Choice> = None;
+    for index in &table.indexes {
+        let choice = offer(table, index, columns, &conjuncts, wanted);
+        if best.as_ref().is_none_or(|best| choice.cost < best.cost) {
+            best = Some(choice);
+        }
+    }
+    best.unwrap_or_else(|| Choice {
+        index: table.primary().id,
+        access: IndexAccess::default(),
+        rest: conjuncts,
+        read: table_rows(table),
+        cost: REQUEST + table_rows(table),
+        ordered: None,
+    })
+}
+
+/// The cheapest way without an order in mind, for estimates.
+pub fn cheapest(table: &TableDescriptor, columns: &[ColumnId], filter: Option<&Expr>) -> Choice {
+    let conjuncts = filter.cloned().map_or_else(Vec::new, Expr::into_conjuncts);
+    best(table, columns, conjuncts, None)
+}
+
+fn offer(
+    table: &TableDescriptor,
+    index: &IndexDescriptor,
+    columns: &[ColumnId],
+    conjuncts: &[Expr],
+    wanted: Option<&Wanted>,
+) -> Choice {
+    let (access, used) = matching(table, index, columns, conjuncts);
+    let rest: Vec<Expr> = conjuncts
+        .iter()
+        .enumerate()
+        .filter(|(position, _)| !used.contains(position))
+        .map(|(_, conjunct)| conjunct.clone())
+        .collect();
+    let mut read = access_rows(table, index.id, &access);
+    let ordered = wanted.and_then(|wanted| gives_order(table, index, columns, &access, conjuncts, wanted));
+    let kept = rest.iter().map(selectivity).product::<f64>();
+    let mut sort = 0.0;
+    match (wanted, ordered) {
+        (Some(wanted), Some(_)) => {
+            if let Some(limit) = wanted.limit {
+                read = read.min((limit / kept.max(1e-6)).max(1.0));
+            }
+        }
+        (Some(_), None) => {
+            let rows = (read * kept).max(1.0);
+            sort = rows * rows.max(2.0).log2() * 0.2;
+        }
+        _ => {}
+    }
+    let per_row = if covers(table, index.id, columns) { 1.0 } else { 1.0 + LOOKUP };
+    Choice { index: index.id, access, rest, read, cost: REQUEST + read * per_row + sort, ordered }
+}
+
+/// Whether an index yields the order wanted: `Some(true)` if read backwards. Columns fixed by
+/// equalities do not count.
+fn gives_order(
+    table: &TableDescriptor,
+    index: &IndexDescriptor,
+    columns: &[ColumnId],
+    access: &IndexAccess,
+    conjuncts: &[Expr],
+    wanted: &Wanted,
+) -> Option<bool> {
+    let fixed: Vec<ColumnId> = index.columns.iter().take(access.prefix.len()).map(|(id, _)| *id).collect();
+    let mut next = index.columns.iter().skip(access.prefix.len());
+    let mut reverse: Option<bool> = None;
+    let mut unique_so_far = access.prefix.len() == index.columns.len() && index.unique;
+    for (position, descending, nulls_first) in &wanted.keys {
+        let id = *columns.get(*position)?;
+        if fixed.contains(&id) || is_fixed(conjuncts, *position) || unique_so_far {
+            continue;
+        }
+        let Some((own, own_descending)) = next.next() else {
+            // The rows of a secondary index follow each other in the order of the primary key.
+            return None;
+        };
+        if *own != id {
+            return None;
+        }
+        let backwards = own_descending != descending;
+        // Ascending keys have NULLs last, descending ones first.
+        let nulls = *nulls_first == *descending;
+        let nullable = table.column(id).is_none_or(|column| column.nullable);
+        if nullable && !nulls {
+            return None;
+        }
+        if *reverse.get_or_insert(backwards) != backwards {
+            return None;
+        }
+        unique_so_far = index.unique && next.len() == 0 && !nullable;
+    }
+    Some(reverse.unwrap_or(false))
+}
+
+/// Whether an equality with something constant fixes a column.
+fn is_fixed(conjuncts: &[Expr], position: usize) -> bool {
+    conjuncts.iter().any(|conjunct| {
+        equality(conjunct).is_some_and(|(column, value)| {
+            matches!(column, Expr::Column(own, _) if *own == position) && is_key_value(value)
+        })
+    })
+}
+
+/// The access an index allows, and which conjuncts it expresses exactly.
+fn matching(
+    table: &TableDescriptor,
+    index: &IndexDescriptor,
+    columns: &[ColumnId],
+    conjuncts: &[Expr],
+) -> (IndexAccess, Vec<usize>) {
+    let mut access = IndexAccess::default();
+    let mut used = Vec::new();
+    let mut rest = index.columns.iter();
+    for (id, descending) in rest.by_ref() {
+        let Some(ty) = table.column(*id).map(|column| column.ty.ty) else { break };
+        let Some(position) = columns.iter().position(|own| own == id) else { break };
+        let found = conjuncts.iter().enumerate().find_map(|(number, conjunct)| {
+            let (column, value) = equality(conjunct)?;
+            Some((number, key_value(column, value, position, ty)?))
+        });
+        if let Some((number, value)) = found
+            && access.in_list.is_empty()
+        {
+            access.prefix.push(value);
+            used.push(number);
+            continue;
+        }
+        let list = conjuncts
+            .iter()
+            .enumerate()
+            .find_map(|(number, conjunct)| Some((number, alternatives(conjunct, position, ty)?)));
+        if let Some((number, values)) = list
+            && access.in_list.is_empty()
+        {
+            access.in_list = values;
+            used.push(number);
+            continue;
+        }
+        bounds(conjuncts, position, ty, *descending, &mut access);
+        break;
+    }
+    (access, used)
+}
+
+/// The operands of an equality, the one that may be a column first.
+fn equality(expr: &Expr) -> Option<(&Expr, &Expr)> {
+    comparison(expr).filter(|(name, ..)| *name == "=").map(|(_, left, right)| (left, right))
+}
+
+/// A comparison with a column (perhaps cast) on the left.
+fn comparison(expr: &Expr) -> Option<(&'static str, &Expr, &Expr)> {
+    let Expr::Call { function, args, .. } = expr else { return None };
+    let [left, right] = &args[..] else { return None };
+    let flipped = match function.name {
+        "=" => "=",
+        "<" => ">",
+        ">" => "<",
+        "<=" => ">=",
+        ">=" => "<=",
+        _ => return None,
+    };
+    if matches!(strip_cast(left), Expr::Column(..)) && is_key_value(right) {
+        return Some((function.name, left, right));
+    }
+    (matches!(strip_cast(right), Expr::Column(..)) && is_key_value(left)).then_some((flipped, right, left))
+}
+
+fn strip_cast(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast { expr, .. } => expr,
+        other => other,
+    }
+}
+
+/// Whether an expression can be evaluated before the scan starts.
+fn is_key_value(expr: &Expr) -> bool {
+    expr.is_column_free() && expr.volatility() != Volatility::Volatile
+}
+
+/// The value to look up for `column = value`, of the type of the index column; `None` if the
+/// comparison is not one of the index column as it is stored.
+fn key_value(column: &Expr, value: &Expr, position: usize, ty: Type) -> Option<Expr> {
+    if !matches!(strip_cast(column), Expr::Column(own, _) if *own == position) {
+        return None;
+    }
+    convert(column, value, ty, true)
+}
+
+fn convert(column: &Expr, value: &Expr, ty: Type, equality: bool) -> Option<Expr> {
+    let from = value.ty();
+    if ty == Type::BPCHAR || ty.element().is_some() || ty == Type::RECORD {
+        return None;
+    }
+    if let Expr::Cast { to, .. } = column
+        && !(is_text(ty) && is_text(to.ty) || is_integer(ty) && is_integer(to.ty))
+    {
+        return None;
+    }
+    if from == ty || (is_text(ty) && is_text(from)) {
+        return Some(value.clone());
+    }
+    if is_integer(ty) && is_integer(from) {
+        return narrow(value, from, ty, equality);
+    }
+    None
+}
+
+fn is_text(ty: Type) -> bool {
+    matches!(ty, Type::TEXT | Type::VARCHAR)
+}
+
+fn is_integer(ty: Type) -> bool {
+    matches!(ty, Type::INT2 | Type::INT4 | Type::INT8)
+}
+
+/// An integer as another integer type. A value that does not fit equals nothing (NULL); for a bound
+/// only constants that fit are taken.
+fn narrow(value: &Expr, from: Type, ty: Type, equality: bool) -> Option<Expr> {
+    if let Expr::Const(datum, _) = value {
+        return match cast::cast(datum, from, ty.into(), true, &EvalContext::plain()) {
+            Ok(datum) => Some(Expr::Const(datum, ty)),
+            Err(_) if equality => Some(Expr::Const(Datum::Null, ty)),
+            Err(_) => None,
+        };
+    }
+    let cast = Expr::Cast { expr: Box::new(value.clone()), to: ty.into(), explicit: true };
+    if rank(from) <= rank(ty) {
+        return Some(cast);
+    }
+    if !equality {
+        return None;
+    }
+    let (low, high) = match ty {
+        Type::INT2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
+    };
+    let compare = |symbol: &str, bound: i64| -> Option<Expr> {
+        let resolved = sql_types::functions::resolve_operator(symbol, Some(from), from).ok()?;
+        let bound = match from {
+            Type::INT4 => Datum::Int4(i32::try_from(bound).ok()?),
+            _ => Datum::Int8(bound),
+        };
+        let args = vec![value.clone(), Expr::Const(bound, from)];
+        Some(Expr::Call { function: resolved.function, args, ty: Type::BOOL })
+    };
+    let fits = Expr::And(vec![compare(">=", low)?, compare("<=", high)?]);
+    Some(Expr::Case { branches: vec![(fits, cast)], otherwise: None, ty })
+}
+
+fn rank(ty: Type) -> u8 {
+    match ty {
+        Type::INT2 => 0,
+        Type::INT4 => 1,
+        _ => 2,
+    }
+}
+
+/// The alternatives of `column IN (…)` or `column = ANY (array)`.
+fn alternatives(conjunct: &Expr, position: usize, ty: Type) -> Option<Vec<Expr>> {
+    match conjunct {
+        Expr::InList(column, list, false) => {
+            if !matches!(strip_cast(column), Expr::Column(own, _) if *own == position) {
+                return None;
+            }
+            list.iter()
+                .map(|value| if is_key_value(value) { convert(column, value, ty, true) } else { None })
+                .collect()
+        }
+        Expr::AnyArray { expr, function, array, any: true } if function.name == "=" => {
+            let plain = matches!(expr.as_ref(), Expr::Column(own, _) if *own == position)
+                || (is_text(ty) && matches!(strip_cast(expr), Expr::Column(own, _) if *own == position));
+            let element = array.ty().element()?;
+            let same = element == ty || (is_text(element) && is_text(ty));
+            (plain && same && ty != Type::BPCHAR && is_key_value(array)).then(|| vec![array.as_ref().clone()])
+        }
+        _ => None,
+    }
+}
+
+/// Bounds on an index column, from comparisons and from LIKE with a fixed beginning.
+fn bounds(conjuncts: &[Expr], position: usize, ty: Type, descending: bool, access: &mut IndexAccess) {
+    let (mut low, mut high): (Option<ScanBound>, Option<ScanBound>) = (None, None);
+    for conjunct in conjuncts {
+        if let Some((name, column, value)) = comparison(conjunct) {
+            if !matches!(strip_cast(column), Expr::Column(own, _) if *own == position) {
+                continue;
+            }
+            let Some(value) = convert(column, value, ty, false) else { continue };
+            let bound = |inclusive| Some(ScanBound { value: value.clone(), inclusive });
+            match name {
+                ">" if low.is_none() => low = bound(false),
+                ">=" if low.is_none() => low = bound(true),
+                "<" if high.is_none() => high = bound(false),
+                "<=" if high.is_none() => high = bound(true),
+                _ => {}
+            }
+        } else if let Some(prefix) = like_prefix(conjunct, position).filter(|_| is_text(ty)) {
+            let text = |text: String| Expr::Const(Datum::text(text), ty);
+            if low.is_none() && high.is_none() {
+                high = next_prefix(&prefix).map(|end| ScanBound { value: text(end), inclusive: false });
+                low = Some(ScanBound { value: text(prefix), inclusive: true });
+            }
+        }
+    }
+    (access.lower, access.upper) = if descending { (high, low) } else { (low, high) };
+}
+
+/// The fixed beginning of the pattern of `column LIKE 'pattern'`.
+fn like_prefix(conjunct: &Expr, position: usize) -> Option<String> {
+    let Expr::Call { function, args, .. } = conjunct else { return None };
+    let [column, Expr::Const(Datum::Text(pattern), _)] = &args[..] else { return None };
+    if function.name != "~~" || !matches!(strip_cast(column), Expr::Column(own, _) if *own == position) {
+        return None;
+    }
+    let prefix: String = pattern.chars().take_while(|character| !matches!(character, '%' | '_' | '\\')).collect();
+    (!prefix.is_empty()).then_some(prefix)
+}
+
+/// The least text, bytewise, greater than every text with this beginning.
+fn next_prefix(prefix: &str) -> Option<String> {
+    let mut characters: Vec<char> = prefix.chars().collect();
+    while let Some(last) = characters.pop() {
+        let next = (u32::from(last) + 1..=u32::from(last) + 0x900).find_map(char::from_u32);
+        if let Some(next) = next.filter(|_| last != char::MAX) {
+            characters.push(next);
+            return Some(characters.into_iter().collect());
+        }
+    }
+    None
+}
+
+fn choose_join(plan: &mut Plan, wanted: Option<Wanted>) -> bool {
+    let PlanKind::Join { kind, method, left, right, on } = &mut plan.kind else { return false };
+    let width = left.columns.len();
+    if matches!(method, JoinMethod::NestedLoop)
+        && matches!(kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti)
+        && on.is_some()
+        && let Some(looked_up) = lookup(left, right, on.as_ref())
+    {
+        **right = looked_up;
+        *on = None;
+        *method = JoinMethod::Lateral;
+    }
+    let ordered = match (&*method, wanted) {
+        (JoinMethod::Lateral, Some(wanted)) if wanted.keys.iter().all(|(index, ..)| *index < width) => {
+            choose_ordered(left, Some(wanted), None)
+        }
+        _ => {
+            choose_ordered(left, None, None);
+            false
+        }
+    };
+    choose_ordered(right, None, None);
+    if matches!(method, JoinMethod::NestedLoop) {
+        use_hash(plan);
+    }
+    ordered
+}
+
+/// The right side as an index look-up for each left row, if that is cheaper than reading it once.
+fn lookup(left: &Plan, right: &Plan, on: Option<&Expr>) -> Option<Plan> {
+    let PlanKind::Scan { table, index, access, columns, filter, reverse, lock, .. } = &right.kind else {
+        return None;
+    };
+    if !access.is_full() {
+        return None;
+    }
+    let width = left.columns.len();
+    let own = filter.clone().map_or_else(Vec::new, Expr::into_conjuncts);
+    let once = best(table, columns, own.clone(), None);
+    let mut conjuncts: Vec<Expr> = own.into_iter().map(|conjunct| inward(conjunct, 0)).collect();
+    conjuncts.extend(on.cloned().map_or_else(Vec::new, Expr::into_conjuncts).into_iter().map(|conjunct| inward(conjunct, width)));
+    let each = best(table, columns, conjuncts.clone(), None);
+    let reads_left = |expr: &Expr| expr.any(&mut |part| matches!(part, Expr::Outer { depth: 0, .. }));
+    let keyed = each.access.prefix.iter().chain(&each.access.in_list).any(reads_left);
+    let whole = once.cost + left.rows + once.read * 1.5;
+    if !keyed || left.rows * each.cost >= whole {
+        return None;
+    }
+    let kind = PlanKind::Scan {
+        table: table.clone(),
+        index: *index,
+        access: IndexAccess::default(),
+        columns: columns.clone(),
+        filter: Expr::conjunction(conjuncts),
+        reverse: *reverse,
+        lock: *lock,
+        limit: None,
+    };
+    let mut plan = Plan::new(kind, right.columns.clone());
+    plan.rows = each.read;
+    plan.cost = each.cost;
+    Some(plan)
+}
+
+/// A condition over the joined row (or, with `width` 0, over the right row) as one inside the right
+/// side of a lateral join.
+fn inward(mut expr: Expr, width: usize) -> Expr {
+    expr.replace(&mut |part| match part {
+        Expr::Column(index, ty) if *index < width => Some(Expr::Outer { depth: 0, index: *index, ty: *ty }),
+        Expr::Column(index, ty) => Some(Expr::Column(index - width, *ty)),
+        Expr::Outer { depth, index, ty } => Some(Expr::Outer { depth: depth + 1, index: *index, ty: *ty }),
+        _ => None,
+    });
+    expr
+}
+
+/// Equalities between the sides become hash keys; the smaller side of an inner join is kept.
+fn use_hash(plan: &mut Plan) {
+    let PlanKind::Join { kind, method, left, right, on } = &mut plan.kind else { return };
+    let width = left.columns.len();
+    let (mut keys, mut rest) = (Vec::new(), Vec::new());
+    for conjunct in on.take().map_or_else(Vec::new, Expr::into_conjuncts) {
+        match hash_key(&conjunct, width) {
+            Some(key) => keys.push(key),
+            None => rest.push(conjunct),
+        }
+    }
+    *on = Expr::conjunction(rest);
+    if keys.is_empty() {
+        return;
+    }
+    let swap = *kind == JoinKind::Inner && left.rows * 2.0 < right.rows;
+    if !swap {
+        *method = JoinMethod::Hash(keys);
+        return;
+    }
+    let right_width = right.columns.len();
+    if let Some(on) = on {
+        on.replace(&mut |part| match part {
+            Expr::Column(index, ty) if *index < width => Some(Expr::Column(index + right_width, *ty)),
+            Expr::Column(index, ty) => Some(Expr::Column(index - width, *ty)),
+            _ => None,
+        });
+    }
+    std::mem::swap(left, right);
+    *method = JoinMethod::Hash(keys.into_iter().map(|(left, right)| (right, left)).collect());
+    let columns = std::mem::take(&mut plan.columns);
+    plan.columns = columns[width..].iter().chain(&columns[..width]).cloned().collect();
+    let exprs = columns
+        .iter()
+        .enumerate()
+        .map(|(index, column)| {
+            let position = if index < width { index + right_width } else { index - width };
+            Expr::Column(position, column.ty.ty)
+        })
+        .collect();
+    let join = std::mem::replace(plan, Plan::one_row());
+    let (rows, cost) = (join.rows, join.cost);
+    *plan = Plan { kind: PlanKind::Project { input: Box::new(join), exprs }, columns, rows, cost };
+}
+
+/// An equality of an expression over the left row with one over the right row, of one type.
+fn hash_key(conjunct: &Expr, width: usize) -> Option<(Expr, Expr)> {
+    let Expr::Call { function, args, .. } = conjunct else { return None };
+    let [a, b] = &args[..] else { return None };
+    if function.name != "=" || conjunct.volatility() == Volatility::Volatile {
+        return None;
+    }
+    let (a_left, a_right) = super::pushdown::sides(a, width);
+    let (b_left, b_right) = super::pushdown::sides(b, width);
+    let (left, right) = match (a_left, a_right, b_left, b_right) {
+        (true, false, false, true) => (a.clone(), b.clone()),
+        (false, true, true, false) => (b.clone(), a.clone()),
+        _ => return None,
+    };
+    let ty = match (left.ty(), right.ty()) {
+        (a, b) if a == b => a,
+        (a, b) => common_type(&[a, b])?,
+    };
+    if matches!(ty, Type::BPCHAR | Type::RECORD | Type::JSON) {
+        return None;
+    }
+    let as_type = |expr: Expr| {
+        if expr.ty() == ty { expr } else { Expr::Cast { expr: Box::new(expr), to: ty.into(), explicit: false } }
+    };
+    let mut right = as_type(right);
+    right.shift_columns(-(width as isize));
+    Some((as_type(left), right))
+}

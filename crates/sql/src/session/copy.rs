@@ -1,0 +1,301 @@
+//! COPY: between the wire and the engines.
+
+use super::Session;
+use super::api::{RowSink, RunOutcome};
+use super::host::guarded;
+use super::portal::{Portal, Progress};
+use super::prepared::{self, CachedPlan};
+use super::run::{Environment, read_only};
+use super::view::{Times, now_micros};
+use crate::bind::{self, Bound, BoundCopy};
+use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat, CopyOptions, OptionValue};
+use crate::exec::{COPY_INPUT, execute, execute_over};
+use crate::parse::StatementKind;
+use bytes::{Bytes, BytesMut};
+use sql_types::{Row, SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Rows written at a time.
+const BATCH_ROWS: usize = 512;
+/// Bytes of output handed over at a time.
+const CHUNK: usize = 8 << 10;
+
+/// A COPY FROM under way.
+pub(crate) struct CopyTarget {
+    plan: Arc<CachedPlan>,
+    decoder: CopyDecoder,
+    rows: Vec<Row>,
+    count: u64,
+    columns: usize,
+}
+
+/// A COPY FROM STDIN under way.
+pub struct CopyIn<'a> {
+    session: &'a mut Session,
+    portal: &'a mut Portal,
+}
+
+impl Session {
+    /// Goes on with a portal that returned [`RunOutcome::CopyIn`].
+    ///
+    /// # Errors
+    /// If the portal has not.
+    pub async fn copy_in<'a>(&'a mut self, portal: &'a mut Portal) -> SqlResult<CopyIn<'a>> {
+        match portal.progress {
+            Progress::CopyIn(_) => Ok(CopyIn { session: self, portal }),
+            _ => Err(SqlError::internal("this portal does not copy")),
+        }
+    }
+
+    /// Starts a COPY.
+    pub(super) async fn copy(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut dyn RowSink,
+        deadline: Option<Instant>,
+    ) -> SqlResult<RunOutcome> {
+        let Some(statement) = portal.prepared.statement.clone() else { return Err(SqlError::internal("no COPY")) };
+        let copy_ast = statement.sql()?;
+        let ast::Statement::Copy { source, target, options, legacy_options, .. } = copy_ast else {
+            return Err(SqlError::internal("not a COPY"));
+        };
+        match target {
+            ast::CopyTarget::Stdin | ast::CopyTarget::Stdout => {}
+            ast::CopyTarget::File { .. } => return Err(SqlError::unsupported("COPY with a file of the server")
+                .with_hint("Use COPY FROM STDIN or TO STDOUT; psql's \\copy does.")),
+            ast::CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY with a program")),
+        }
+        self.ensure_transaction();
+        self.refresh_view().await?;
+        let view = self.view.clone();
+        let now = now_micros();
+        let eval = view.eval(Times { transaction: now, statement: now });
+        let bound = bind::bind_copy(copy_ast, Some(&statement.source), &view.bind_context(&eval, &[]))?;
+        let BoundCopy { plan, columns, from } = bound;
+        let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
+        let options = CopyOptions::from_list(&option_list(options, legacy_options)?, &names, from)?;
+        let kind = if from { StatementKind::Copy } else { StatementKind::Query };
+        let bound = Bound { plan, param_types: Vec::new(), columns: None, kind };
+        let plan = Arc::new(prepared::finish(&view, bound, statement.text.len()));
+        if from && self.transaction.as_ref().is_some_and(|open| open.read_only) {
+            return Err(read_only("COPY FROM"));
+        }
+        let cancel = self.shared.cancel.clone();
+        guarded(&cancel, deadline, async {
+            self.lock_tables(&plan).await?;
+            self.admit(&plan).await
+        })
+        .await?;
+        if from {
+            let relation = match source {
+                ast::CopySource::Table { table_name, .. } => bind::object_name(table_name)?.1,
+                ast::CopySource::Query(_) => String::new(),
+            };
+            return Ok(start_copy_in(portal, plan, relation, columns, options));
+        }
+        guarded(&cancel, deadline, self.copy_out(portal, plan, columns, options, sink)).await
+    }
+
+    async fn copy_out(
+        &mut self,
+        portal: &mut Portal,
+        plan: Arc<CachedPlan>,
+        columns: Vec<CopyColumn>,
+        options: CopyOptions,
+        sink: &mut dyn RowSink,
+    ) -> SqlResult<RunOutcome> {
+        let binary = options.format == CopyFormat::Binary;
+        let count = columns.len();
+        let mut encoder = CopyEncoder::new(columns, options);
+        let mut chunk = BytesMut::new();
+        let view = self.view.clone();
+        let Some(open) = self.transaction.as_deref_mut() else { return Err(SqlError::internal("no transaction")) };
+        let times = Times { transaction: open.started, statement: now_micros() };
+        let environment = Environment {
+            view: &view,
+            times,
+            params: &[],
+            memory: &portal.memory,
+            implicit_commit: false,
+            stats: None,
+        };
+        let parts = environment.parts();
+        let cx = environment.context(&open.txn, &parts);
+        let mut stream = execute(&plan.plan, &cx)?;
+        let text = view.text(times.transaction);
+        let mut rows = 0u64;
+        // The first rows are read before the client is told that data comes, so that errors come first.
+        let mut batch = stream.next_batch(&cx, 0).await?;
+        sink.copy_out_start(count, binary);
+        self.sent = true;
+        encoder.start(&mut chunk);
+        while let Some(found) = batch {
+            for row in &found {
+                encoder.row(row, &text, &mut chunk)?;
+                rows += 1;
+                // A message for each row, as PostgreSQL sends them: clients count on it.
+                sink.copy_data(&chunk);
+                chunk.clear();
+                if sink.is_full() {
+                    sink.flush().await?;
+                }
+            }
+            batch = stream.next_batch(&cx, 0).await?;
+        }
+        encoder.finish(&mut chunk);
+        if !chunk.is_empty() {
+            sink.copy_data(&chunk);
+        }
+        sink.copy_out_done();
+        open.used = true;
+        portal.progress = Progress::Done;
+        let _ = CHUNK;
+        Ok(RunOutcome::Complete { tag: format!("COPY {rows}") })
+    }
+}
+
+fn start_copy_in(
+    portal: &mut Portal,
+    plan: Arc<CachedPlan>,
+    relation: String,
+    columns: Vec<CopyColumn>,
+    options: CopyOptions,
+) -> RunOutcome {
+    let binary = options.format == CopyFormat::Binary;
+    let count = columns.len();
+    let decoder = CopyDecoder::new(relation, columns, options);
+    let target = CopyTarget { plan, decoder, rows: Vec::new(), count: 0, columns: count };
+    let columns = target.columns;
+    portal.progress = Progress::CopyIn(Box::new(target));
+    RunOutcome::CopyIn { columns, binary }
+}
+
+impl CopyIn<'_> {
+    /// Takes the next bytes, split anywhere.
+    ///
+    /// # Errors
+    /// What is wrong with them, or why the rows cannot be stored.
+    pub async fn data(&mut self, data: Bytes) -> SqlResult<()> {
+        let Progress::CopyIn(target) = &mut self.portal.progress else { return Err(SqlError::internal("no COPY")) };
+        let now = self.session.times();
+        {
+            let eval = self.session.view.eval(now);
+            let CopyTarget { decoder, rows, .. } = &mut **target;
+            decoder.decode(&data, &eval, rows)?;
+        }
+        if target.rows.len() < BATCH_ROWS {
+            return Ok(());
+        }
+        let cancel = self.session.shared.cancel.clone();
+        guarded(&cancel, None, write(self.session, target, &self.portal.memory)).await
+    }
+
+    /// The data is complete: writes the rest and returns the command tag. The transaction is ended by
+    /// [`Session::end_implicit`].
+    ///
+    /// # Errors
+    /// As for [`CopyIn::data`].
+    pub async fn finish(self) -> SqlResult<String> {
+        let Progress::CopyIn(target) = &mut self.portal.progress else { return Err(SqlError::internal("no COPY")) };
+        let now = self.session.times();
+        {
+            let eval = self.session.view.eval(now);
+            let CopyTarget { decoder, rows, .. } = &mut **target;
+            decoder.finish(&eval, rows)?;
+        }
+        let cancel = self.session.shared.cancel.clone();
+        guarded(&cancel, None, write(self.session, target, &self.portal.memory)).await?;
+        let tag = format!("COPY {}", target.count);
+        self.portal.progress = Progress::Done;
+        if let Some(open) = &mut self.session.transaction {
+            open.used = true;
+        }
+        Ok(tag)
+    }
+
+    /// The client gave up.
+    pub async fn fail(self) {
+        self.portal.progress = Progress::Done;
+    }
+}
+
+async fn write(session: &mut Session, target: &mut CopyTarget, memory: &crate::exec::MemoryBudget) -> SqlResult<()> {
+    if target.rows.is_empty() {
+        return Ok(());
+    }
+    let rows = std::mem::take(&mut target.rows);
+    let view = session.view.clone();
+    let Some(open) = session.transaction.as_deref_mut() else {
+        return Err(SqlError::new(SqlState::INVALID_TRANSACTION_STATE, "the transaction of the COPY has ended"));
+    };
+    let environment = Environment {
+        view: &view,
+        times: Times { transaction: open.started, statement: now_micros() },
+        params: &[],
+        memory,
+        implicit_commit: false,
+        stats: None,
+    };
+    let parts = environment.parts();
+    let cx = environment.context(&open.txn, &parts);
+    let mut stream = execute_over(&target.plan.plan, &cx, COPY_INPUT, rows)?;
+    let count = stream.finish(&cx).await.map_err(|error| target.decoder.with_context(error))?;
+    target.count += count;
+    Ok(())
+}
+
+fn names(idents: &[ast::Ident]) -> OptionValue {
+    OptionValue::Names(idents.iter().map(|ident| bind::ident_name(ident).into_owned()).collect())
+}
+
+/// The options as written, both ways of writing them.
+fn option_list(
+    options: &[ast::CopyOption],
+    legacy: &[ast::CopyLegacyOption],
+) -> SqlResult<Vec<(String, OptionValue)>> {
+    use ast::{CopyLegacyCsvOption as Csv, CopyLegacyOption as Legacy, CopyOption as Opt};
+    let mut list: Vec<(String, OptionValue)> = Vec::new();
+    let mut add = |name: &str, value: OptionValue| list.push((name.to_string(), value));
+    let text = |value: &dyn std::fmt::Display| OptionValue::Text(value.to_string());
+    for option in options {
+        match option {
+            Opt::Format(format) => add("format", text(&bind::ident_name(format))),
+            Opt::Freeze(on) => add("freeze", text(on)),
+            Opt::Delimiter(c) => add("delimiter", text(c)),
+            Opt::Null(null) => add("null", text(null)),
+            Opt::Header(on) => add("header", text(on)),
+            Opt::Quote(c) => add("quote", text(c)),
+            Opt::Escape(c) => add("escape", text(c)),
+            Opt::ForceQuote(columns) if columns.is_empty() => add("force_quote", OptionValue::Star),
+            Opt::ForceQuote(columns) => add("force_quote", names(columns)),
+            Opt::ForceNotNull(columns) => add("force_not_null", names(columns)),
+            Opt::ForceNull(columns) => add("force_null", names(columns)),
+            Opt::Encoding(name) => add("encoding", text(name)),
+        }
+    }
+    for option in legacy {
+        match option {
+            Legacy::Binary => add("format", OptionValue::Text("binary".into())),
+            Legacy::Delimiter(c) => add("delimiter", text(c)),
+            Legacy::Null(null) => add("null", text(null)),
+            Legacy::Header => add("header", OptionValue::None),
+            Legacy::Csv(csv) => {
+                add("format", OptionValue::Text("csv".into()));
+                for option in csv {
+                    match option {
+                        Csv::Header => add("header", OptionValue::None),
+                        Csv::Quote(c) => add("quote", text(c)),
+                        Csv::Escape(c) => add("escape", text(c)),
+                        Csv::ForceQuote(columns) if columns.is_empty() => add("force_quote", OptionValue::Star),
+                        Csv::ForceQuote(columns) => add("force_quote", names(columns)),
+                        Csv::ForceNotNull(columns) => add("force_not_null", names(columns)),
+                    }
+                }
+            }
+            other => return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("option {other} not recognized"))),
+        }
+    }
+    Ok(list)
+}

@@ -1,0 +1,101 @@
+//! EXPLAIN.
+
+use super::command::{Command, ExplainFlags};
+use super::portal::Portal;
+use super::prepared::{self, CachedPlan};
+use super::run::Environment;
+use super::view::{Times, now_micros};
+use super::{Session, Statement};
+use crate::exec::context::PlanStats;
+use crate::exec::execute;
+use crate::explain::{Actual, ExplainFormat, ExplainOptions, Summary, describe, render};
+use sql_types::{Datum, Row, SqlError, SqlResult, SqlState, Type};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Session {
+    /// The plan an EXPLAIN is about, with the values of its parameters.
+    pub(super) async fn explained(
+        &mut self,
+        statement: &Arc<Statement>,
+        params: &[Datum],
+        types: &[Type],
+    ) -> SqlResult<(Arc<CachedPlan>, Vec<Datum>)> {
+        let command = prepared::command_of(statement)?;
+        match &*command {
+            Command::Planned => Ok((prepared::plan(&self.view, statement, types, false)?, params.to_vec())),
+            Command::Execute { name, args } => {
+                let (prepared, params) = self.execute_params(name, args)?;
+                let inner = prepared.statement.clone().ok_or_else(|| SqlError::internal("an empty statement"))?;
+                Ok((prepared::plan(&self.view, &inner, &prepared.param_types, false)?, params))
+            }
+            Command::Declare { statement, .. } => {
+                Ok((prepared::plan(&self.view, statement, types, false)?, params.to_vec()))
+            }
+            _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "EXPLAIN needs a query or a statement that changes rows")),
+        }
+    }
+
+    /// EXPLAIN: the lines.
+    pub(super) async fn explain(
+        &mut self,
+        flags: ExplainFlags,
+        statement: &Arc<Statement>,
+        portal: &Portal,
+    ) -> SqlResult<Vec<Row>> {
+        let options = ExplainOptions {
+            analyze: flags.analyze,
+            verbose: flags.verbose,
+            costs: flags.costs.unwrap_or(true),
+            timing: flags.timing.unwrap_or(true),
+            summary: flags.summary.unwrap_or(flags.analyze),
+            format: if flags.json { ExplainFormat::Json } else { ExplainFormat::Text },
+        };
+        let start = Instant::now();
+        let (plan, params) = self.explained(statement, &portal.params, &portal.prepared.param_types).await?;
+        let mut summary = Summary { planning_ms: Some(start.elapsed().as_secs_f64() * 1e3), ..Summary::default() };
+        let mut stats = None;
+        if flags.analyze {
+            let start = Instant::now();
+            stats = Some(self.analyzed(&plan, &params, portal).await?);
+            summary.execution_ms = Some(start.elapsed().as_secs_f64() * 1e3);
+        }
+        let node = describe(&plan.plan, &options, &|plan| {
+            stats.as_ref().map(|stats: &PlanStats| {
+                let did = stats.of(plan);
+                Actual {
+                    rows: did.rows,
+                    loops: did.loops,
+                    time_ms: did.time.as_secs_f64() * 1e3,
+                    removed: did.removed,
+                    memory: did.memory,
+                }
+            })
+        });
+        Ok(render(&node, &options, &summary).into_iter().map(|line| vec![Datum::text(line)]).collect())
+    }
+
+    async fn analyzed(&mut self, plan: &CachedPlan, params: &[Datum], portal: &Portal) -> SqlResult<PlanStats> {
+        self.ensure_transaction();
+        self.lock_tables(plan).await?;
+        self.admit(plan).await?;
+        let view = self.view.clone();
+        let stats = PlanStats::default();
+        let Some(open) = self.transaction.as_deref_mut() else { return Err(SqlError::internal("no transaction")) };
+        let environment = Environment {
+            view: &view,
+            times: Times { transaction: open.started, statement: now_micros() },
+            params,
+            memory: &portal.memory,
+            implicit_commit: false,
+            stats: Some(&stats),
+        };
+        let parts = environment.parts();
+        let cx = environment.context(&open.txn, &parts);
+        let mut stream = execute(&plan.plan, &cx)?;
+        stream.finish(&cx).await?;
+        drop(stream);
+        open.used = true;
+        Ok(stats)
+    }
+}

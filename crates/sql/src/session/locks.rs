@@ -1,0 +1,362 @@
+//! Table locks and advisory locks, held in the SQL node's memory.
+//!
+//! One SQL node serves a tenant, so a lock of the node is a lock of the tenant. Table locks order
+//! schema changes against the statements that use a table, with PostgreSQL's eight modes; rows are
+//! locked in the KV node. A cycle of waiters is found when it closes (40P01). A cycle that runs
+//! through a row lock as well is not seen here: a wait for a table lock ends after
+//! [`LONGEST_WAIT`] in any case.
+
+use parking_lot::Mutex;
+use sql_types::{Oid, SqlError, SqlResult, SqlState};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The longest wait for a table lock when `lock_timeout` sets none.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+
+/// PostgreSQL's table lock modes, weakest first.
+pub(crate) mod mode {
+    pub(crate) const ACCESS_SHARE: u8 = 0;
+    pub(crate) const ROW_SHARE: u8 = 1;
+    pub(crate) const ROW_EXCLUSIVE: u8 = 2;
+    pub(crate) const SHARE: u8 = 4;
+    pub(crate) const ACCESS_EXCLUSIVE: u8 = 7;
+    pub(crate) const NAMES: [&str; 8] = [
+        "AccessShareLock", "RowShareLock", "RowExclusiveLock", "ShareUpdateExclusiveLock", "ShareLock",
+        "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock",
+    ];
+}
+
+/// By mode, the modes it conflicts with, as bits.
+const CONFLICTS: [u8; 8] = [
+    0b1000_0000,
+    0b1100_0000,
+    0b1111_0000,
+    0b1111_1000,
+    0b1110_1100,
+    0b1111_1100,
+    0b1111_1110,
+    0b1111_1111,
+];
+
+/// What is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LockKey {
+    /// The right to change the catalog.
+    Catalog,
+    /// A table.
+    Table(Oid),
+    /// An advisory lock with a key of one number or two, in a database.
+    Advisory(Oid, i64, bool),
+}
+
+/// How long a lock is held unless it is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Transaction,
+    Session,
+}
+
+#[derive(Debug)]
+struct Hold {
+    owner: u64,
+    scope: Scope,
+    /// How often each mode is held.
+    counts: [u16; 8],
+}
+
+impl Hold {
+    fn modes(&self) -> u8 {
+        (0..8).filter(|mode| self.counts[*mode] > 0).fold(0, |bits, mode| bits | 1 << mode)
+    }
+}
+
+struct Waiter {
+    owner: u64,
+    mode: u8,
+    scope: Scope,
+    granted: oneshot::Sender<()>,
+}
+
+#[derive(Default)]
+struct Entry {
+    holds: Vec<Hold>,
+    queue: VecDeque<Waiter>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<LockKey, Entry>,
+    waits: HashMap<u64, (LockKey, u8)>,
+}
+
+/// The locks of a node.
+#[derive(Default)]
+pub(crate) struct LockManager(Mutex<State>);
+
+/// One lock, for `pg_locks`.
+pub(crate) struct LockRow {
+    pub key: LockKey,
+    pub owner: u64,
+    pub mode: u8,
+    pub granted: bool,
+}
+
+impl Entry {
+    fn conflicting(&self, owner: u64, mode: u8) -> impl Iterator<Item = u64> {
+        let against = CONFLICTS[mode as usize];
+        self.holds.iter().filter(move |hold| hold.owner != owner && hold.modes() & against != 0).map(|hold| hold.owner)
+    }
+
+    fn hold(&mut self, owner: u64, mode: u8, scope: Scope) {
+        let position = self.holds.iter().position(|hold| hold.owner == owner && hold.scope == scope);
+        let position = position.unwrap_or_else(|| {
+            self.holds.push(Hold { owner, scope, counts: [0; 8] });
+            self.holds.len() - 1
+        });
+        let count = &mut self.holds[position].counts[mode as usize];
+        *count = count.saturating_add(1);
+    }
+
+    fn may_hold(&self, owner: u64, mode: u8) -> bool {
+        if self.conflicting(owner, mode).next().is_some() {
+            return false;
+        }
+        // Nobody overtakes who waits, except who is part of what is waited for.
+        self.holds.iter().any(|hold| hold.owner == owner)
+            || !self.queue.iter().any(|waiter| CONFLICTS[mode as usize] & (1 << waiter.mode) != 0)
+    }
+}
+
+impl State {
+    /// Whether `owner`, about to wait, waits for itself in the end.
+    fn closes_cycle(&self, owner: u64, key: LockKey, mode: u8) -> bool {
+        let mut pending = self.blockers(owner, key, mode);
+        let mut seen = Vec::new();
+        while let Some(blocker) = pending.pop() {
+            if blocker == owner {
+                return true;
+            }
+            if seen.contains(&blocker) {
+                continue;
+            }
+            seen.push(blocker);
+            if let Some((key, mode)) = self.waits.get(&blocker) {
+                pending.extend(self.blockers(blocker, *key, *mode));
+            }
+        }
+        false
+    }
+
+    fn blockers(&self, owner: u64, key: LockKey, mode: u8) -> Vec<u64> {
+        let Some(entry) = self.entries.get(&key) else { return Vec::new() };
+        let mut blockers: Vec<u64> = entry.conflicting(owner, mode).collect();
+        let ahead = entry.queue.iter().take_while(|waiter| waiter.owner != owner);
+        blockers.extend(ahead.filter(|w| CONFLICTS[mode as usize] & (1 << w.mode) != 0).map(|w| w.owner));
+        blockers
+    }
+
+    /// Grants what can be granted and forgets an entry that nobody uses.
+    fn settle(&mut self, key: LockKey) {
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        let mut index = 0;
+        let mut ahead = 0u8;
+        while index < entry.queue.len() {
+            let (owner, mode) = (entry.queue[index].owner, entry.queue[index].mode);
+            let free = entry.conflicting(owner, mode).next().is_none() && CONFLICTS[mode as usize] & ahead == 0;
+            if free && let Some(waiter) = entry.queue.remove(index) {
+                entry.hold(owner, mode, waiter.scope);
+                self.waits.remove(&owner);
+                // Whoever stopped waiting gives the lock back.
+                let _ = waiter.granted.send(());
+            } else {
+                ahead |= 1 << mode;
+                index += 1;
+            }
+        }
+        if entry.holds.is_empty() && entry.queue.is_empty() {
+            self.entries.remove(&key);
+        }
+    }
+}
+
+/// Takes a waiter out of its queue when its statement ends early.
+struct WaitGuard<'a> {
+    manager: &'a LockManager,
+    owner: u64,
+    key: LockKey,
+    mode: u8,
+    scope: Scope,
+    done: bool,
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let mut state = self.manager.0.lock();
+        let still_waiting = state.waits.remove(&self.owner).is_some();
+        if still_waiting {
+            if let Some(entry) = state.entries.get_mut(&self.key) {
+                entry.queue.retain(|waiter| waiter.owner != self.owner);
+            }
+            state.settle(self.key);
+        } else {
+            drop(state);
+            self.manager.release(self.owner, self.key, self.mode, self.scope);
+        }
+    }
+}
+
+impl LockManager {
+    /// Takes a lock if that needs no waiting.
+    pub(crate) fn try_lock(&self, owner: u64, key: LockKey, mode: u8, scope: Scope) -> bool {
+        let mut state = self.0.lock();
+        let entry = state.entries.entry(key).or_default();
+        let free = entry.may_hold(owner, mode);
+        if free {
+            entry.hold(owner, mode, scope);
+        }
+        free
+    }
+
+    /// Takes a lock, waiting for it if need be.
+    pub(crate) async fn lock(
+        &self,
+        owner: u64,
+        key: LockKey,
+        mode: u8,
+        scope: Scope,
+        timeout: Option<Duration>,
+    ) -> SqlResult<()> {
+        let receiver = {
+            let mut state = self.0.lock();
+            let entry = state.entries.entry(key).or_default();
+            if entry.may_hold(owner, mode) {
+                entry.hold(owner, mode, scope);
+                return Ok(());
+            }
+            if state.closes_cycle(owner, key, mode) {
+                state.settle(key);
+                let detail = "Transactions wait for each other's table or advisory locks in a circle.";
+                return Err(SqlError::new(SqlState::DEADLOCK, "deadlock detected").with_detail(detail));
+            }
+            let (granted, receiver) = oneshot::channel();
+            state.waits.insert(owner, (key, mode));
+            if let Some(entry) = state.entries.get_mut(&key) {
+                entry.queue.push_back(Waiter { owner, mode, scope, granted });
+            }
+            receiver
+        };
+        let mut guard = WaitGuard { manager: self, owner, key, mode, scope, done: false };
+        let limit = match key {
+            LockKey::Advisory(..) => timeout,
+            _ => Some(timeout.unwrap_or(LONGEST_WAIT)),
+        };
+        let granted = match limit {
+            None => receiver.await.is_ok(),
+            Some(limit) => matches!(tokio::time::timeout(limit, receiver).await, Ok(Ok(()))),
+        };
+        if granted {
+            guard.done = true;
+            return Ok(());
+        }
+        Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"))
+    }
+
+    /// Gives back one hold of a lock; false if there is none.
+    pub(crate) fn release(&self, owner: u64, key: LockKey, mode: u8, scope: Scope) -> bool {
+        let mut state = self.0.lock();
+        let Some(entry) = state.entries.get_mut(&key) else { return false };
+        let hold = entry.holds.iter_mut().find(|hold| hold.owner == owner && hold.scope == scope);
+        let Some(count) = hold.map(|hold| &mut hold.counts[mode as usize]).filter(|count| **count > 0) else {
+            return false;
+        };
+        *count -= 1;
+        entry.holds.retain(|hold| hold.modes() != 0);
+        state.settle(key);
+        true
+    }
+
+    /// Gives back all holds of these locks in a scope.
+    pub(crate) fn release_all(&self, owner: u64, keys: impl IntoIterator<Item = LockKey>, scope: Scope) {
+        let mut state = self.0.lock();
+        for key in keys {
+            if let Some(entry) = state.entries.get_mut(&key) {
+                entry.holds.retain(|hold| hold.owner != owner || hold.scope != scope);
+                state.settle(key);
+            }
+        }
+    }
+
+    /// The locks, held and waited for.
+    pub(crate) fn rows(&self) -> Vec<LockRow> {
+        let state = self.0.lock();
+        let mut rows = Vec::new();
+        for (key, entry) in &state.entries {
+            for hold in &entry.holds {
+                let modes = (0..8).filter(|mode| hold.counts[*mode as usize] > 0);
+                rows.extend(modes.map(|mode| LockRow { key: *key, owner: hold.owner, mode, granted: true }));
+            }
+            let waiting = entry.queue.iter();
+            rows.extend(waiting.map(|w| LockRow { key: *key, owner: w.owner, mode: w.mode, granted: false }));
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: LockKey = LockKey::Table(1);
+    const U: LockKey = LockKey::Table(2);
+
+    #[test]
+    fn modes_conflict_as_in_postgres() {
+        for a in 0..8u8 {
+            for b in 0..8u8 {
+                let forward = CONFLICTS[a as usize] & (1 << b) != 0;
+                assert_eq!(forward, CONFLICTS[b as usize] & (1 << a) != 0, "{a} {b}");
+            }
+        }
+        let manager = LockManager::default();
+        assert!(manager.try_lock(1, T, mode::ROW_EXCLUSIVE, Scope::Transaction));
+        assert!(manager.try_lock(2, T, mode::ROW_EXCLUSIVE, Scope::Transaction));
+        assert!(!manager.try_lock(3, T, mode::SHARE, Scope::Transaction));
+        assert!(manager.try_lock(3, T, mode::ACCESS_SHARE, Scope::Transaction));
+    }
+
+    #[tokio::test]
+    async fn a_cycle_is_found_when_it_closes() {
+        let manager = std::sync::Arc::new(LockManager::default());
+        let lock = |owner, key| {
+            let manager = manager.clone();
+            async move { manager.lock(owner, key, mode::ACCESS_EXCLUSIVE, Scope::Transaction, None).await }
+        };
+        lock(1, T).await.unwrap();
+        lock(2, U).await.unwrap();
+        let waiting = tokio::spawn(lock(1, U));
+        while manager.rows().iter().all(|row| row.granted) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lock(2, T).await.unwrap_err().code, SqlState::DEADLOCK);
+        manager.release_all(2, [U], Scope::Transaction);
+        waiting.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn whoever_stops_waiting_leaves_the_queue() {
+        let manager = LockManager::default();
+        assert!(manager.try_lock(1, T, mode::ACCESS_SHARE, Scope::Session));
+        {
+            let wait = manager.lock(2, T, mode::ACCESS_EXCLUSIVE, Scope::Transaction, None);
+            tokio::select! { biased; _ = wait => panic!("granted"), () = std::future::ready(()) => {} }
+        }
+        assert!(manager.try_lock(3, T, mode::ACCESS_SHARE, Scope::Transaction));
+        assert!(manager.release(1, T, mode::ACCESS_SHARE, Scope::Session));
+        assert!(!manager.release(1, T, mode::ACCESS_SHARE, Scope::Session));
+    }
+}

@@ -1,0 +1,182 @@
+//! Prepared statements and the making of plans.
+
+use super::command::{Command, read};
+use super::locks::mode;
+use super::plan_cache::PlanKey;
+use super::privileges::{self, Needed};
+use super::view::{SessionView, Times, now_micros};
+use crate::bind;
+use crate::catalog::CatalogSnapshot;
+use crate::catalog::descriptor::TableDescriptor;
+use crate::parse::{Statement, StatementKind};
+use crate::plan::{Plan, PlanColumn, PlanKind};
+use parking_lot::Mutex;
+use sql_types::{Oid, SqlResult, Type};
+use std::sync::Arc;
+
+/// A plan with what its execution needs. Immutable, shared by the sessions of the node.
+pub(crate) struct CachedPlan {
+    pub plan: Arc<Plan>,
+    pub param_types: Vec<Type>,
+    pub columns: Option<Arc<[PlanColumn]>>,
+    pub kind: StatementKind,
+    /// Identity of the catalog snapshot it was made from.
+    pub catalog: u64,
+    pub path: Arc<[String]>,
+    pub literals: Arc<str>,
+    /// Table locks it takes.
+    pub locks: Vec<(Oid, u8)>,
+    pub needed: Vec<Needed>,
+    /// Tables it changes.
+    pub changed: Vec<Arc<TableDescriptor>>,
+    /// Whether it takes row locks.
+    pub locking: bool,
+    pub bytes: usize,
+}
+
+impl CachedPlan {
+    /// Whether it holds for what a session sees now.
+    pub(crate) fn is_valid(&self, view: &SessionView) -> bool {
+        self.catalog == view.snapshot().id()
+            && (Arc::ptr_eq(&self.path, &view.path) || self.path == view.path)
+            && (Arc::ptr_eq(&self.literals, &view.derived.literals) || self.literals == view.derived.literals)
+    }
+
+    /// Whether it can run with nothing of it being undone: it changes and locks nothing.
+    pub(crate) fn is_read(&self) -> bool {
+        self.changed.is_empty() && !self.locking
+    }
+}
+
+/// A prepared statement.
+pub struct Prepared {
+    pub(crate) statement: Option<Arc<Statement>>,
+    pub(crate) command: Arc<Command>,
+    /// As it was described.
+    pub(crate) param_types: Vec<Type>,
+    pub(crate) columns: Option<Arc<[PlanColumn]>>,
+    /// The plan last used.
+    pub(crate) plan: Mutex<Option<Arc<CachedPlan>>>,
+}
+
+impl Prepared {
+    /// Types of the parameters.
+    pub fn param_types(&self) -> &[Type] {
+        &self.param_types
+    }
+
+    /// Columns of its rows; `None` if it returns none.
+    pub fn columns(&self) -> Option<&[PlanColumn]> {
+        self.columns.as_deref()
+    }
+
+    /// The empty statement.
+    pub(crate) fn empty() -> Self {
+        Prepared {
+            statement: None,
+            command: Arc::new(Command::Nothing("")),
+            param_types: Vec::new(),
+            columns: None,
+            plan: Mutex::new(None),
+        }
+    }
+}
+
+/// What a statement is, read once.
+pub(crate) fn command_of(statement: &Statement) -> SqlResult<Arc<Command>> {
+    read(statement).map(Arc::new)
+}
+
+/// The plan of a statement, from the cache of the node or made now.
+pub(crate) fn plan(view: &SessionView, statement: &Arc<Statement>, params: &[Type], cached: bool) -> SqlResult<Arc<CachedPlan>> {
+    let engine = &view.shared.engine;
+    // What a transaction's own schema changes show is nobody else's business.
+    let shared = cached && engine.cached_catalog().is_some_and(|catalog| catalog.id() == view.snapshot().id());
+    let key = shared.then(|| PlanKey {
+        text: statement.text.clone(),
+        params: params.iter().map(|ty| ty.0).collect(),
+        catalog: view.snapshot().id(),
+        database: view.shared.database,
+        path: view.path.clone(),
+        literals: view.derived.literals.clone(),
+    });
+    if let Some(plan) = key.as_ref().and_then(|key| engine.plans.get(key)) {
+        return Ok(plan);
+    }
+    let made = Arc::new(make(view, statement, params)?);
+    if let Some(key) = key {
+        engine.plans.put(key, &made, statement.parameters > 0);
+    }
+    Ok(made)
+}
+
+fn make(view: &SessionView, statement: &Statement, params: &[Type]) -> SqlResult<CachedPlan> {
+    let now = now_micros();
+    let eval = view.eval(Times { transaction: now, statement: now });
+    let bound = bind::bind_statement(statement, &view.bind_context(&eval, params))?;
+    Ok(finish(view, bound, statement.text.len()))
+}
+
+/// Optimizes a bound statement and collects what its execution needs.
+pub(crate) fn finish(view: &SessionView, bound: bind::Bound, text_len: usize) -> CachedPlan {
+    let plan = crate::optimize::optimize(bound.plan);
+    let mut locks = Vec::new();
+    let mut locking = false;
+    collect_locks(&plan, view.snapshot(), &mut locks, &mut locking);
+    CachedPlan {
+        needed: privileges::needed(&plan),
+        changed: crate::dml::changed_tables(&plan),
+        plan: Arc::new(plan),
+        param_types: bound.param_types,
+        columns: bound.columns.map(Into::into),
+        kind: bound.kind,
+        catalog: view.snapshot().id(),
+        path: view.path.clone(),
+        literals: view.derived.literals.clone(),
+        locks,
+        locking,
+        bytes: 2048 + 16 * text_len,
+    }
+}
+
+fn add(locks: &mut Vec<(Oid, u8)>, table: Oid, mode: u8) {
+    if !locks.contains(&(table, mode)) {
+        locks.push((table, mode));
+    }
+}
+
+fn collect_locks(plan: &Plan, catalog: &CatalogSnapshot, locks: &mut Vec<(Oid, u8)>, locking: &mut bool) {
+    match &plan.kind {
+        PlanKind::Scan { table, lock, .. } => {
+            *locking |= lock.is_some();
+            add(locks, table.oid, if lock.is_some() { mode::ROW_SHARE } else { mode::ACCESS_SHARE });
+        }
+        PlanKind::Insert { table, .. } => change(table, false, catalog, locks),
+        PlanKind::Update { table, .. } | PlanKind::Delete { table, .. } => change(table, true, catalog, locks),
+        _ => {}
+    }
+    plan.for_each_child(&mut |child, _| collect_locks(child, catalog, locks, locking));
+}
+
+/// A change of a table reads the tables its foreign keys refer to, and may change those that refer to it.
+fn change(table: &TableDescriptor, removes: bool, catalog: &CatalogSnapshot, locks: &mut Vec<(Oid, u8)>) {
+    add(locks, table.oid, mode::ROW_EXCLUSIVE);
+    for key in &table.foreign_keys {
+        add(locks, key.referenced_table, mode::ROW_SHARE);
+    }
+    if !removes {
+        return;
+    }
+    // Cascades go on from table to table.
+    let mut pending = vec![table.oid];
+    let mut seen = vec![table.oid];
+    while let Some(oid) = pending.pop() {
+        for (referring, _) in catalog.referencing(oid) {
+            add(locks, referring.oid, mode::ROW_EXCLUSIVE);
+            if !seen.contains(&referring.oid) {
+                seen.push(referring.oid);
+                pending.push(referring.oid);
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Transactions of a session.
+//!
+//! ```text
+//!   idle ── statement ──► implicit ── Sync, end of query, commit_after ──► idle
+//!     │                      └─ BEGIN ──┐
+//!     └── BEGIN ───────────────────────► open ── COMMIT, ROLLBACK ──► idle
+//!                                        │ ▲
+//!                                  error ▼ │ ROLLBACK TO
+//!                                        failed ── COMMIT, ROLLBACK ──► idle
+//! ```
+
+use super::Session;
+use super::api::{Notice, Notification};
+use super::command::{IsolationLevel, Modes};
+use super::view::{Times, now_micros};
+use crate::catalog::CatalogSnapshot;
+use crate::exec::kv_error;
+use kv_api::KvErrorKind;
+use kv_client::{Isolation, Savepoint, Txn, TxnOptions};
+use sql_types::{SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+
+/// Savepoints a transaction may hold.
+const MOST_SAVEPOINTS: usize = 10_000;
+
+/// A named savepoint.
+pub(crate) struct SavepointEntry {
+    pub name: String,
+    pub kv: Savepoint,
+    pub overlay: Option<Arc<CatalogSnapshot>>,
+    pub settings: usize,
+    pub notifications: usize,
+    pub cursors: u64,
+    pub to_clear: (usize, usize),
+}
+
+/// What a transaction's schema changes leave to do at its end.
+#[derive(Default)]
+pub(crate) struct SchemaChange {
+    /// The version key is locked and written.
+    pub locked: bool,
+    /// Storage to clear if it commits (recorded as garbage).
+    pub clear_on_commit: Vec<u64>,
+    /// Storage to clear if it does not.
+    pub clear_on_abort: Vec<u64>,
+    /// Storage to clear in any case: a savepoint made it garbage.
+    pub clear_at_end: Vec<u64>,
+}
+
+/// A transaction under way.
+pub(crate) struct Open {
+    pub txn: Txn,
+    pub explicit: bool,
+    pub isolation: IsolationLevel,
+    pub read_only: bool,
+    pub failed: bool,
+    /// Whether a statement has run in it.
+    pub used: bool,
+    pub started: i64,
+    /// The catalog its reads so far go with.
+    pub catalog: u64,
+    pub overlay: Option<Arc<CatalogSnapshot>>,
+    pub schema: SchemaChange,
+    pub savepoints: Vec<SavepointEntry>,
+}
+
+impl Session {
+    fn new_txn(&self, isolation: IsolationLevel) -> Txn {
+        let lock_timeout = self.view.derived.lock_timeout;
+        self.shared.engine.kv.begin(TxnOptions {
+            isolation: match isolation {
+                IsolationLevel::ReadCommitted | IsolationLevel::ReadUncommitted => Isolation::ReadCommitted,
+                IsolationLevel::RepeatableRead | IsolationLevel::Serializable => Isolation::Serializable,
+            },
+            lock_timeout_ms: lock_timeout.map_or(0, |limit| limit.as_millis().clamp(1, u128::from(u32::MAX)) as u32),
+            ..TxnOptions::default()
+        })
+    }
+
+    pub(super) fn start(&mut self, explicit: bool, modes: Modes) {
+        let derived = self.view.derived.clone();
+        let isolation = modes.isolation.unwrap_or(derived.isolation);
+        self.transaction = Some(Box::new(Open {
+            txn: self.new_txn(isolation),
+            explicit,
+            isolation,
+            read_only: modes.read_only.unwrap_or(derived.read_only),
+            failed: false,
+            used: false,
+            started: now_micros(),
+            catalog: 0,
+            overlay: None,
+            schema: SchemaChange::default(),
+            savepoints: Vec::new(),
+        }));
+    }
+
+    /// Starts the transaction anew, for another attempt of its first statement.
+    pub(super) fn restart(&mut self) {
+        self.shared.release_transaction_locks();
+        self.shared.settings.lock().rollback_to(0);
+        self.shared.outgoing.lock().clear();
+        let Some(isolation) = self.transaction.as_ref().map(|open| open.isolation) else { return };
+        let txn = self.new_txn(isolation);
+        if let Some(open) = &mut self.transaction {
+            open.txn = txn;
+            open.overlay = None;
+            open.catalog = 0;
+            let left = std::mem::take(&mut open.schema);
+            self.shared.engine.clear_storage(left.clear_on_abort);
+        }
+    }
+
+    /// Fails in a failed transaction.
+    pub(super) fn check_not_failed(&self) -> SqlResult<()> {
+        match &self.transaction {
+            Some(open) if open.failed => Err(SqlError::new(
+                SqlState::IN_FAILED_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the session is in a transaction block.
+    pub(super) fn in_block(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|open| open.explicit)
+    }
+
+    pub(super) fn times(&self) -> Times {
+        let now = now_micros();
+        Times { transaction: self.transaction.as_ref().map_or(now, |open| open.started), statement: now }
+    }
+
+    /// BEGIN
+    pub(super) fn begin(&mut self, modes: Modes) -> SqlResult<()> {
+        match &mut self.transaction {
+            Some(open) if open.explicit => {
+                self.shared.notice(Notice::warning(
+                    SqlState::ACTIVE_TRANSACTION,
+                    "there is already a transaction in progress",
+                ));
+                return Ok(());
+            }
+            // Statements before BEGIN in one message become part of the block.
+            Some(open) if open.used => open.explicit = true,
+            _ => self.start(true, modes),
+        }
+        self.set_modes(modes)
+    }
+
+    /// SET TRANSACTION
+    pub(super) fn set_modes(&mut self, modes: Modes) -> SqlResult<()> {
+        let Some(open) = &mut self.transaction else { return Ok(()) };
+        if let Some(read_only) = modes.read_only {
+            if !read_only && open.read_only && open.used {
+                return Err(SqlError::new(
+                    SqlState::ACTIVE_TRANSACTION,
+                    "transaction read-write mode must be set before any query",
+                ));
+            }
+            open.read_only = read_only;
+        }
+        if let Some(isolation) = modes.isolation.filter(|wanted| *wanted != open.isolation) {
+            if open.used {
+                return Err(SqlError::new(
+                    SqlState::ACTIVE_TRANSACTION,
+                    "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                ));
+            }
+            open.isolation = isolation;
+            let txn = self.new_txn(isolation);
+            if let Some(open) = &mut self.transaction {
+                open.txn = txn;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits what is open. The session is idle afterwards in any case.
+    pub(super) async fn commit(&mut self) -> SqlResult<()> {
+        let Some(open) = self.transaction.take() else {
+            self.end_settings(true);
+            return Ok(());
+        };
+        let result = open.txn.commit().await;
+        self.committed(*open, result.map(|_| ()).map_err(|error| {
+            let ambiguous = error.kind() == KvErrorKind::Ambiguous;
+            (kv_error(error), ambiguous)
+        }))
+    }
+
+    /// Takes note of how the commit of a transaction went.
+    pub(super) fn committed(&mut self, open: Open, result: Result<(), (SqlError, bool)>) -> SqlResult<()> {
+        let engine = self.shared.engine.clone();
+        match result {
+            Ok(()) => {
+                if let Some(overlay) = open.overlay {
+                    engine.publish(overlay);
+                    engine.clear_storage(open.schema.clear_on_commit);
+                }
+                engine.clear_storage(open.schema.clear_at_end);
+                let outgoing = std::mem::take(&mut *self.shared.outgoing.lock());
+                for (channel, payload) in outgoing {
+                    let sent = Notification { process_id: self.shared.process_id, channel, payload };
+                    engine.notify.send(self.shared.database, &sent);
+                }
+                self.ended(true);
+                Ok(())
+            }
+            Err((error, ambiguous)) => {
+                if open.schema.locked && ambiguous {
+                    // What became of the schema change is to be read from the keyspace.
+                    engine.forget_catalog();
+                } else {
+                    engine.clear_storage(open.schema.clear_on_abort);
+                    engine.clear_storage(open.schema.clear_at_end);
+                }
+                self.ended(false);
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes what is open.
+    pub(super) fn abort(&mut self) {
+        if let Some(open) = self.transaction.take() {
+            self.shared.engine.clear_storage(open.schema.clear_on_abort);
+            self.shared.engine.clear_storage(open.schema.clear_at_end);
+            // Dropping the coordinator tells the KV node.
+            drop(open.txn);
+        }
+        self.ended(false);
+    }
+
+    fn ended(&mut self, committed: bool) {
+        self.shared.outgoing.lock().clear();
+        self.shared.release_transaction_locks();
+        self.end_settings(committed);
+        if !self.cursors.is_empty() {
+            self.cursors.retain(|_, cursor| cursor.survives(committed));
+            self.name_cursors();
+        }
+    }
+
+    fn end_settings(&mut self, committed: bool) {
+        self.shared.settings.lock().end_transaction(committed);
+    }
+
+    /// SAVEPOINT
+    pub(super) fn savepoint(&mut self, name: &str) -> SqlResult<()> {
+        let cursors = self.next_cursor;
+        let settings = self.shared.settings.lock().mark();
+        let notifications = self.shared.outgoing.lock().len();
+        let open = self.block("SAVEPOINT")?;
+        if open.savepoints.len() >= MOST_SAVEPOINTS {
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "too many savepoints in one transaction"));
+        }
+        let kv = open.txn.savepoint();
+        let (name, overlay) = (name.to_string(), open.overlay.clone());
+        let to_clear = (open.schema.clear_on_commit.len(), open.schema.clear_on_abort.len());
+        open.savepoints.push(SavepointEntry { name, kv, overlay, settings, notifications, cursors, to_clear });
+        Ok(())
+    }
+
+    fn block(&mut self, what: &str) -> SqlResult<&mut Open> {
+        match &mut self.transaction {
+            Some(open) if open.explicit => Ok(open),
+            _ => {
+                let message = format!("{what} can only be used in transaction blocks");
+                Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message))
+            }
+        }
+    }
+
+    fn find_savepoint(open: &Open, name: &str) -> SqlResult<usize> {
+        open.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    /// RELEASE SAVEPOINT
+    pub(super) fn release_savepoint(&mut self, name: &str) -> SqlResult<()> {
+        let open = self.block("RELEASE SAVEPOINT")?;
+        let position = Self::find_savepoint(open, name)?;
+        open.savepoints.truncate(position);
+        Ok(())
+    }
+
+    /// ROLLBACK TO SAVEPOINT
+    pub(super) fn rollback_to_savepoint(&mut self, name: &str) -> SqlResult<()> {
+        let open = self.block("ROLLBACK TO SAVEPOINT")?;
+        let position = Self::find_savepoint(open, name)?;
+        open.savepoints.truncate(position + 1);
+        let Some(savepoint) = open.savepoints.last() else { return Ok(()) };
+        open.txn.rollback_to(savepoint.kv);
+        open.overlay = savepoint.overlay.clone();
+        open.failed = false;
+        open.schema.clear_on_commit.truncate(savepoint.to_clear.0);
+        let made_since = open.schema.clear_on_abort.split_off(savepoint.to_clear.1.min(open.schema.clear_on_abort.len()));
+        open.schema.clear_at_end.extend(made_since);
+        let (settings, notifications, cursors) = (savepoint.settings, savepoint.notifications, savepoint.cursors);
+        if open.overlay.is_none() && open.schema.locked {
+            // The version is written anew by the next schema change.
+            open.schema.locked = false;
+        }
+        self.shared.settings.lock().rollback_to(settings);
+        self.shared.outgoing.lock().truncate(notifications);
+        self.cursors.retain(|_, cursor| cursor.number < cursors || cursor.survives(false));
+        self.name_cursors();
+        Ok(())
+    }
+}

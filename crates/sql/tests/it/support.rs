@@ -1,0 +1,53 @@
+//! A KV node in this process, in memory, shared by the tests; each test gets a tenant of its own.
+
+use kv_api::TenantId;
+use kv_client::{Config, KvClient, Txn, TxnOptions};
+use kv_server::{Limits, Node};
+use process::identity::Identity;
+use process::tls::{Authority, internal_client, internal_server};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, mpsc};
+use storage::MemoryEngine;
+use tokio::net::TcpListener;
+
+/// The node and what is needed to talk to it.
+struct TestNode {
+    address: String,
+    authority: Authority,
+    next_tenant: AtomicU64,
+}
+
+static NODE: LazyLock<TestNode> = LazyLock::new(start);
+
+fn start() -> TestNode {
+    let authority = Authority::create().expect("an authority");
+    let own = authority.issue(Identity::Kv).expect("a certificate");
+    let tls = internal_server(&authority.pem().certificate, &own).expect("a TLS configuration");
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let engine = Arc::new(MemoryEngine::new());
+            let node = Node::start(engine.clone(), Limits::default()).expect("a node");
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let _running = kv_server::server::serve(node, engine, listener, address, tls);
+            tell.send(address.to_string()).expect("a listener");
+            std::future::pending::<()>().await;
+        });
+    });
+    TestNode { address: told.recv().expect("an address"), authority, next_tenant: AtomicU64::new(2) }
+}
+
+/// A client for a tenant that nobody has used yet. To be called on a tokio runtime.
+pub fn new_tenant() -> KvClient {
+    let tenant = TenantId(NODE.next_tenant.fetch_add(1, Ordering::Relaxed));
+    let own = NODE.authority.issue(Identity::Tenant(tenant.0)).expect("a certificate");
+    let tls = internal_client(&NODE.authority.pem().certificate, &own).expect("a TLS configuration");
+    KvClient::connect(Config::new(NODE.address.clone(), tls, tenant))
+}
+
+/// A transaction of a tenant that nobody has used yet.
+pub fn idle_txn() -> Txn {
+    new_tenant().begin(TxnOptions::default())
+}

@@ -1,0 +1,180 @@
+//! The command line of `dormouse workload`.
+
+use crate::Workload;
+use crate::bank::{Bank, BankArgs};
+use crate::kv::{Kv, KvArgs};
+use crate::report::Output;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to do with a workload.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Make and fill the tables of a workload, replacing earlier ones
+    Init(Init),
+    /// Run a workload and report throughput and latency
+    Run(Run),
+    /// Check that the data of a workload is what it must be
+    Check(Check),
+}
+
+/// `workload init`.
+#[derive(Debug, Clone, Args)]
+pub struct Init {
+    /// Which workload
+    #[command(subcommand)]
+    pub workload: Workloads,
+    /// What all commands take.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `workload run`.
+#[derive(Debug, Clone, Args)]
+pub struct Run {
+    /// Which workload
+    #[command(subcommand)]
+    pub workload: Workloads,
+    /// What all commands take.
+    #[command(flatten)]
+    pub common: Common,
+    /// How long, e.g. 500ms, 30s, 5m, 1h
+    #[arg(long, global = true, default_value = "30s", value_parser = parse_duration)]
+    pub duration: Duration,
+    /// How many connections, each with one operation under way
+    #[arg(long, global = true, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub connections: u32,
+    /// No progress line each second
+    #[arg(long, global = true)]
+    pub quiet: bool,
+}
+
+/// `workload check`.
+#[derive(Debug, Clone, Args)]
+pub struct Check {
+    /// Which workload
+    #[command(subcommand)]
+    pub workload: Workloads,
+    /// What all commands take.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// What all commands take.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// URL of the database, as `dormouse tenant create` prints it
+    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
+    pub url: Option<String>,
+    /// Size of the data, in units of the workload
+    #[arg(long, global = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub scale: u32,
+    /// Start of all random choices; a different one each time if not given
+    #[arg(long, global = true)]
+    pub seed: Option<u64>,
+    /// How to print the result
+    #[arg(long, global = true, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+    /// File to which ids of acknowledged transfers are appended (run) and whose ids must be in the database
+    /// (check); for `bank`
+    #[arg(long, global = true, value_name = "FILE")]
+    pub acknowledged: Option<PathBuf>,
+}
+
+impl Common {
+    /// The URL.
+    ///
+    /// # Errors
+    /// If none was given.
+    pub fn url(&self) -> anyhow::Result<&str> {
+        let message = "no database: give --url or set DATABASE_URL (`dormouse tenant create` prints a URL)";
+        self.url.as_deref().ok_or_else(|| anyhow::anyhow!(message))
+    }
+}
+
+/// The workloads and what each takes.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Workloads {
+    /// Point reads and upserts by primary key; 10,000 rows per unit of scale
+    Kv(KvArgs),
+    /// Transfers between accounts in transactions; 1,000 accounts per unit of scale
+    Bank(BankArgs),
+}
+
+impl Workloads {
+    /// The workload with its arguments.
+    pub fn build(&self, common: &Common) -> Box<dyn Workload> {
+        match self {
+            Self::Kv(arguments) => Box::new(Kv::new(arguments, common)),
+            Self::Bank(arguments) => Box::new(Bank::new(arguments, common)),
+        }
+    }
+}
+
+/// Reads `500ms`, `30s`, `5m`, `1h`; a bare number is seconds.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| format!("\"{text}\" is not a duration"))?;
+    let seconds = match unit.trim() {
+        "ms" => number / 1000.0,
+        "" | "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(format!("\"{unit}\" is not a unit of time; use ms, s, m or h")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Cli::try_parse_from(format!("workload {line}").split_whitespace()).map(|cli| cli.command)
+    }
+
+    #[test]
+    fn options_may_stand_before_and_after_the_name() {
+        for line in [
+            "run kv --read-percent 95 --connections 4 --duration 2m --scale 3 --output json",
+            "run --connections 4 --duration 2m --scale 3 --output json kv --read-percent 95",
+        ] {
+            let Command::Run(run) = parse(line).unwrap() else { panic!() };
+            assert_eq!((run.connections, run.duration.as_secs(), run.common.scale), (4, 120, 3));
+            assert_eq!(run.common.output, Output::Json);
+            assert!(matches!(run.workload, Workloads::Kv(KvArgs { read_percent: 95, .. })));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            "run",
+            "run nothing",
+            "run kv --connections 0",
+            "run kv --read-percent 101",
+            "run kv --duration x",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert!(parse_duration("5 parsecs").is_err());
+        assert!(parse_duration("").is_err());
+        assert!(parse_duration("1e999").is_err());
+    }
+}

@@ -48,7 +48,12 @@ pub(crate) struct AnnounceArgs {
 
 impl AnnounceArgs {
     /// The process listens.
-    pub fn serving(&self, address: SocketAddr, http: Option<SocketAddr>, metrics: Option<SocketAddr>) -> Outcome {
+    pub fn serving(
+        &self,
+        address: SocketAddr,
+        http: Option<SocketAddr>,
+        metrics: Option<SocketAddr>,
+    ) -> Outcome {
         self.write(Started::Serving { address, http, metrics })
     }
 

@@ -29,7 +29,8 @@ impl Api {
             .timeout_connect(Some(Duration::from_secs(5)))
             .timeout_global(Some(PATIENCE))
             .build();
-        let http = if http.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], http.port())) } else { http };
+        let http =
+            if http.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], http.port())) } else { http };
         Self {
             agent: config.into(),
             base: format!("http://{http}/api/v1"),

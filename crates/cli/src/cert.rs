@@ -68,7 +68,8 @@ fn report(directory: &Path, made: &[String]) -> Outcome {
 
 fn issue(name: &str, certs: &Path, out: &Path) -> Outcome {
     let identity: Identity = format!("dormouse://{name}").parse().map_err(|_| {
-        Failure::usage(format!("\"{name}\" is no identity")).hint("Write kv, control, proxy, warm or tenant/ID.")
+        Failure::usage(format!("\"{name}\" is no identity"))
+            .hint("Write kv, control, proxy, warm or tenant/ID.")
     })?;
     let authority = Authority::from_pem(CertificatePem::load(certs, "ca")?)?;
     let file = name.replace('/', "-");

@@ -56,7 +56,13 @@ fn tree(root: u32) -> HashSet<u32> {
     let mut tree: HashSet<u32> = parents.contains_key(&root).then_some(root).into_iter().collect();
     loop {
         let before = tree.len();
-        tree.extend(parents.iter().filter(|(_, parent)| tree.contains(parent)).map(|(pid, _)| *pid).collect::<Vec<_>>());
+        tree.extend(
+            parents
+                .iter()
+                .filter(|(_, parent)| tree.contains(parent))
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
+        );
         if tree.len() == before {
             return tree;
         }

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            output::note(&failure);
             ExitCode::from(failure.exit_code())
         }
     }

@@ -35,6 +35,11 @@ pub(crate) fn line(text: impl std::fmt::Display) -> Outcome {
     }
 }
 
+/// Tells a person something that is not the result. Nobody may be listening.
+pub(crate) fn note(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Prints JSON.
 pub(crate) fn print_json(value: &Value) -> Outcome {
     line(format_args!("{value:#}"))

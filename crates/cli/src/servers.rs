@@ -61,9 +61,8 @@ impl ProcessArgs {
 fn listen_failure(address: SocketAddr, error: &io::Error, flag: &str) -> Failure {
     let failure = Failure::new(format!("cannot listen on {address}: {error}"));
     match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            failure.hint(format!("Stop what listens there, or choose another address with {flag}; port 0 is free."))
-        }
+        io::ErrorKind::AddrInUse => failure
+            .hint(format!("Stop what listens there, or choose another address with {flag}; port 0 is free.")),
         io::ErrorKind::PermissionDenied | io::ErrorKind::AddrNotAvailable => {
             failure.hint(format!("Choose another address with {flag}."))
         }

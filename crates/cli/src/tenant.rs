@@ -4,7 +4,7 @@ use crate::api::{Api, escape};
 use crate::data_dir::DataDirArgs;
 use crate::duration::{self, IdleTimeout};
 use crate::error::{Failure, Outcome};
-use crate::output::{Format, OutputArgs, line, print_json, rows, spinner, table};
+use crate::output::{Format, OutputArgs, line, note, print_json, rows, spinner, table};
 use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Write, stdin, stdout};
 
@@ -141,10 +141,14 @@ pub(crate) fn run(args: &TenantArgs) -> Outcome {
         }
         Command::Set { name, idle_timeout, max_connections } => {
             let mut body = Map::new();
-            body.extend(idle_timeout.map(|t| ("idle_timeout_ms".to_owned(), json!(t.0.map(IdleTimeout::as_ms)))));
+            body.extend(
+                idle_timeout.map(|t| ("idle_timeout_ms".to_owned(), json!(t.0.map(IdleTimeout::as_ms)))),
+            );
             body.extend(max_connections.map(|most| ("max_connections".to_owned(), json!(most.0))));
             if body.is_empty() {
-                return Err(Failure::usage("nothing to set").hint("Give --idle-timeout or --max-connections."));
+                return Err(
+                    Failure::usage("nothing to set").hint("Give --idle-timeout or --max-connections.")
+                );
             }
             print_one(api.patch(&path(name, ""), &Value::Object(body))?, format)
         }
@@ -192,7 +196,7 @@ fn print_created(tenant: &Value, format: Format) -> Outcome {
         Format::Json => print_json(tenant),
         Format::Table => {
             line(tenant["url"].as_str().unwrap_or_default())?;
-            eprintln!("The password in this URL is not shown again.");
+            note("The password in this URL is not shown again.");
             Ok(())
         }
     }

@@ -63,12 +63,22 @@ pub(crate) async fn serve(listener: TcpListener, tls: TlsAcceptor, control: Arc<
         let (tls, control) = (tls.clone(), Arc::clone(&control));
         tokio::spawn(async move {
             let _place = place;
-            if let Err(error) = serve_one(stream, tls, &control).await {
+            if let Err(error) = serve_one(stream, tls, &control).await
+                && !is_gone(&error)
+            {
                 control.metrics.refused.inc();
                 tracing::warn!(%address, %error, "internal connection ended");
             }
         });
     }
+}
+
+/// Whether an error says no more than that the peer is gone, as processes that are killed are.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
 }
 
 fn refused(text: impl Into<String>) -> io::Error {
@@ -78,7 +88,8 @@ fn refused(text: impl Into<String>) -> io::Error {
 async fn serve_one(stream: TcpStream, tls: TlsAcceptor, control: &Arc<Control>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let stream = timeout(HANDSHAKE, tls.accept(stream)).await??;
-    let identity = peer_identity(stream.get_ref().1).ok_or_else(|| refused("a certificate without identity"))?;
+    let identity =
+        peer_identity(stream.get_ref().1).ok_or_else(|| refused("a certificate without identity"))?;
     let (reader, writer) = tokio::io::split(stream);
     let reader = BufReader::new(reader);
     match identity {
@@ -169,7 +180,9 @@ async fn resolve(control: &Arc<Control>, id: u64, tenant: &str) -> ToProxy {
 /// What a client can do about an error.
 fn explain(error: &ControlError) -> (ResolveError, &'static str) {
     match error {
-        ControlError::Directory(DirectoryError::Unknown(_) | DirectoryError::Name(_) | DirectoryError::Exists(_))
+        ControlError::Directory(
+            DirectoryError::Unknown(_) | DirectoryError::Name(_) | DirectoryError::Exists(_),
+        )
         | ControlError::Wake(WakeError::Dropped) => (
             ResolveError::UnknownTenant,
             "Check the spelling of the tenant's name, or create it with \"dormouse tenant create\".",

@@ -1,6 +1,8 @@
 //! What control counts.
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 
 /// The metrics of control.
 #[derive(Debug)]
@@ -31,9 +33,8 @@ impl Metrics {
     /// # Errors
     /// If a name is taken.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let seconds = HistogramOpts::new("dormouse_control_wake_seconds", "Time to wake a tenant").buckets(vec![
-            0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
-        ]);
+        let seconds = HistogramOpts::new("dormouse_control_wake_seconds", "Time to wake a tenant")
+            .buckets(vec![0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
         let metrics = Self {
             resolves: by("dormouse_control_resolves_total", "Questions of proxies", "outcome")?,
             wake_seconds: Histogram::with_opts(seconds)?,

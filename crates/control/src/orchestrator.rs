@@ -6,15 +6,16 @@
 //! stranger that got the same process number.
 
 use crate::fleet::NodeName;
+use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -119,20 +120,20 @@ impl LocalProcesses {
         names.filter_map(|(name, _)| name.strip_prefix("sql-")?.parse::<u64>().ok()).max().unwrap_or(0) + 1
     }
 
-    /// Takes over the nodes of an earlier control process. Remains of those that ended are removed.
-    pub fn adopt(&self) -> Vec<NodeName> {
+    /// Takes over the nodes of an earlier control process, with the tenants noted for them. Remains of those that ended are removed.
+    pub fn adopt(&self) -> Vec<(NodeName, Option<u64>)> {
         let mut adopted = Vec::new();
         for (name, path) in entries(&self.config.run_dir, ".pid") {
             let node: NodeName = name.into();
             match self.adopt_one(&node, &path) {
-                Some(()) => adopted.push(node),
+                Some(tenant) => adopted.push((node, tenant)),
                 None => remove_remains(&self.config.run_dir, &node),
             }
         }
         adopted
     }
 
-    fn adopt_one(&self, node: &NodeName, path: &Path) -> Option<()> {
+    fn adopt_one(&self, node: &NodeName, path: &Path) -> Option<Option<u64>> {
         let (pid, tenant) = read_note(path)?;
         let pidfd = open_pidfd(pid).ok()?;
         // The pidfd is opened first: from here on the number cannot go to another process unnoticed.
@@ -149,12 +150,12 @@ impl LocalProcesses {
             let watched = watched.readable().await.map(drop);
             ending.report(watched.map_or_else(|error| error.to_string(), |()| "it ended".into()));
         });
-        Some(())
+        Some(tenant)
     }
 
     fn spawn(&self, node: &NodeName) -> io::Result<Child> {
         let config = &self.config;
-        let log = fs::File::options().create(true).append(true).open(self.log_path(node))?;
+        let log = fs::File::options().create(true).append(true).mode(0o600).open(self.log_path(node))?;
         let mut command = Command::new(&config.program);
         command
             .arg0("dormouse")
@@ -197,7 +198,8 @@ impl Orchestrator for LocalProcesses {
         note(&self.config.run_dir, node, pid, None);
         let ending = self.ending(node);
         tokio::spawn(async move {
-            let reason = child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let reason =
+                child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
             ending.report(reason);
         });
         Ok(pid)
@@ -315,7 +317,8 @@ mod tests {
     async fn a_process_is_started_found_again_and_ended() {
         let directory = tempfile::tempdir().unwrap();
         let (exits, mut exited) = mpsc::unbounded_channel();
-        let first = LocalProcesses::new(config(directory.path(), "mkfifo $0.fifo; read line < $0.fifo"), exits);
+        let first =
+            LocalProcesses::new(config(directory.path(), "mkfifo $0.fifo; read line < $0.fifo"), exits);
         let node: NodeName = "sql-4".into();
         let pid = first.start(&node).unwrap();
         assert!(first.is_process_of(&node, pid, None) && !first.is_process_of(&node, pid + 1, None));
@@ -329,7 +332,7 @@ mod tests {
         while !is_node_process(pid, &node) {
             tokio::task::yield_now().await;
         }
-        assert_eq!(second.adopt(), [Arc::clone(&node)]);
+        assert_eq!(second.adopt(), [(Arc::clone(&node), Some(7))]);
         assert!(second.is_process_of(&node, pid, Some(7)) && !second.is_process_of(&node, pid, Some(8)));
         second.kill(&node);
         assert_eq!(exited_again.recv().await.unwrap().node, node);

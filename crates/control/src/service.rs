@@ -29,8 +29,9 @@ use tokio::time::Instant;
 const KEPT_CERTIFICATES: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// The clock is looked at this often at most.
 const TICK: Duration = Duration::from_millis(20);
-/// Nodes that were there before control was restarted have this long to come back.
-const EXPECTED_BACK: Duration = Duration::from_secs(3);
+/// Nodes that were there before control was restarted have this long to come back: they try each
+/// second, and reading their tenant's record may have to wait for the KV node.
+const EXPECTED_BACK: Duration = Duration::from_secs(30);
 /// How long a tenant that is to sleep may stay busy: a client that has just left is counted a moment
 /// longer.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
@@ -244,7 +245,7 @@ impl Control {
     }
 
     /// Takes up what an earlier control process left behind.
-    pub(crate) fn expect_nodes(self: &Arc<Self>, nodes: Vec<NodeName>) {
+    pub(crate) fn expect_nodes(self: &Arc<Self>, nodes: Vec<(NodeName, Option<u64>)>) {
         if !nodes.is_empty() {
             tracing::info!(nodes = nodes.len(), "waiting for SQL nodes of an earlier control process");
         }
@@ -349,7 +350,11 @@ impl Control {
     ///
     /// # Errors
     /// If there is none of this name, or clients are connected.
-    pub async fn suspend(self: &Arc<Self>, name: &str, force: bool) -> Result<Arc<TenantRecord>, ControlError> {
+    pub async fn suspend(
+        self: &Arc<Self>,
+        name: &str,
+        force: bool,
+    ) -> Result<Arc<TenantRecord>, ControlError> {
         let record = self.directory.get(name).await?;
         let patience = Instant::now() + BUSY_PATIENCE;
         loop {

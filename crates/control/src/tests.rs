@@ -9,7 +9,9 @@ use crate::orchestrator::Orchestrator;
 use crate::record::TenantSettings;
 use crate::service::{Control, ControlError, Parts};
 use parking_lot::Mutex;
-use process::control_messages::{FromNode, FromProxy, ResolveError, ToNode, ToProxy, read_message, write_message};
+use process::control_messages::{
+    FromNode, FromProxy, ResolveError, ToNode, ToProxy, read_message, write_message,
+};
 use process::identity::Identity;
 use process::tls::{self, Authority};
 use serde::Serialize;
@@ -55,7 +57,8 @@ impl Orchestrator for Played {
     }
 
     fn is_process_of(&self, node: &NodeName, pid: u32, tenant: Option<u64>) -> bool {
-        pid == PID && self.fake.tenants.lock().get(node).is_some_and(|noted| tenant.is_none() || *noted == tenant)
+        pid == PID
+            && self.fake.tenants.lock().get(node).is_some_and(|noted| tenant.is_none() || *noted == tenant)
     }
 }
 
@@ -135,7 +138,7 @@ impl Peer {
     }
 
     /// Control closed the connection without a word.
-    async fn is_refused(mut self) -> bool {
+    async fn was_refused(mut self) -> bool {
         !matches!(read_message::<serde_json::Value>(&mut self.0).await, Ok(Some(_)))
     }
 }
@@ -158,7 +161,9 @@ async fn a_proxys_question_wakes_a_tenant_and_a_suspended_one_is_gone_for_the_pr
     node.say(&FromNode::Serving).await;
     let mut answered = [0, 0];
     for place in &mut answered {
-        let ToProxy::Resolved { id: question, node, woken, .. } = proxy.hear().await else { panic!("a route") };
+        let ToProxy::Resolved { id: question, node, woken, .. } = proxy.hear().await else {
+            panic!("a route")
+        };
         assert_eq!((node.as_str(), woken), (&*name, true));
         *place = question;
     }
@@ -222,15 +227,15 @@ async fn identities_may_do_only_what_is_theirs() {
     let id = world.tenant("app").await;
     let name = world.started.recv().await.unwrap();
     let unknown: NodeName = "sql-99".into();
-    assert!(world.register(Identity::Warm, &unknown, None).await.is_refused().await, "nobody started it");
-    assert!(world.register(Identity::Tenant(id + 1), &name, Some(id)).await.is_refused().await);
-    assert!(world.register(Identity::Tenant(id), &name, None).await.is_refused().await);
-    assert!(world.register(Identity::Proxy, &name, None).await.is_refused().await);
-    assert!(world.register(Identity::Kv, &name, None).await.is_refused().await);
-    assert!(world.register(Identity::Warm, &name, Some(id)).await.is_refused().await, "it was not noted");
+    assert!(world.register(Identity::Warm, &unknown, None).await.was_refused().await, "nobody started it");
+    assert!(world.register(Identity::Tenant(id + 1), &name, Some(id)).await.was_refused().await);
+    assert!(world.register(Identity::Tenant(id), &name, None).await.was_refused().await);
+    assert!(world.register(Identity::Proxy, &name, None).await.was_refused().await);
+    assert!(world.register(Identity::Kv, &name, None).await.was_refused().await);
+    assert!(world.register(Identity::Warm, &name, Some(id)).await.was_refused().await, "it was not noted");
     let mut node = world.connect(Identity::Warm).await;
     node.say(&resolve(1, "app")).await;
-    assert!(node.is_refused().await, "a node asks nothing");
+    assert!(node.was_refused().await, "a node asks nothing");
     assert_eq!(world.control.metrics.refused.get(), 7);
 }
 
@@ -240,8 +245,8 @@ async fn a_node_that_serves_already_is_adopted_with_its_tenant_only() {
     let (app, other) = (world.tenant("app").await, world.tenant("other").await);
     let (one, two): (NodeName, NodeName) = ("sql-50".into(), "sql-51".into());
     world.fake.tenants.lock().extend([(Arc::clone(&one), Some(app)), (Arc::clone(&two), Some(app))]);
-    world.control.expect_nodes(vec![Arc::clone(&one), Arc::clone(&two)]);
-    assert!(world.register(Identity::Warm, &two, Some(other)).await.is_refused().await, "another was noted");
+    world.control.expect_nodes(vec![(Arc::clone(&one), Some(app)), (Arc::clone(&two), Some(app))]);
+    assert!(world.register(Identity::Warm, &two, Some(other)).await.was_refused().await, "another was noted");
     let _node = world.register(Identity::Tenant(app), &one, Some(app)).await;
     let route = world.control.resolve("app").await.unwrap();
     assert_eq!(route.node, one);

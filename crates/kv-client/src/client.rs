@@ -101,14 +101,15 @@ impl KvClient {
     ///
     /// # Errors
     /// The last error.
-    pub async fn run<T, F>(&self, mut body: F) -> KvResult<T>
+    pub async fn run<T, F, Fut>(&self, mut body: F) -> KvResult<T>
     where
-        F: AsyncFnMut(&Txn) -> KvResult<T>,
+        F: FnMut(Arc<Txn>) -> Fut,
+        Fut: Future<Output = KvResult<T>>,
     {
         let mut attempt = 0;
         loop {
-            let txn = self.begin(TxnOptions::default());
-            let result = match body(&txn).await {
+            let txn = Arc::new(self.begin(TxnOptions::default()));
+            let result = match body(txn.clone()).await {
                 Ok(value) => txn.commit().await.map(|_| value),
                 Err(error) => {
                     txn.rollback().await;
@@ -121,6 +122,31 @@ impl KvClient {
                     tokio::time::sleep(pause(attempt)).await;
                 }
                 result => return result,
+            }
+        }
+    }
+
+    /// Writes (`Some`) and deletes (`None`) keys in a transaction of their own, tried again like
+    /// [`KvClient::run`].
+    ///
+    /// # Errors
+    /// The last error.
+    pub async fn write(&self, writes: &[(Bytes, Option<Bytes>)]) -> KvResult<()> {
+        let mut attempt = 0;
+        loop {
+            let txn = self.begin(TxnOptions::default());
+            for (key, value) in writes {
+                match value {
+                    Some(value) => txn.put(key, value.clone())?,
+                    None => txn.delete(key)?,
+                }
+            }
+            attempt += 1;
+            match txn.commit().await {
+                Err(error) if crate::is_retryable(&error) && attempt < RUN_ATTEMPTS => {
+                    tokio::time::sleep(pause(attempt)).await;
+                }
+                result => return result.map(|_| ()),
             }
         }
     }

@@ -41,7 +41,7 @@
 //! Several reads of one transaction may be under way at once. They must come from one snapshot and see
 //! all own writes, although a locking read may move the snapshot and a flush moves writes to the node.
 //! So every read remembers what it was sent with; if that changed while it was under way, in a way that
-//! makes its answer stale, it is sent again (see `txn::read`).
+//! makes its answer stale, it is sent again.
 //!
 //! # READ COMMITTED
 //!
@@ -56,18 +56,18 @@
 //! waits for it, up to [`Config::connect_timeout`]. One that was written and not answered is sent again
 //! if that is harmless: a read of a transaction unknown to the node until then, an increment, a range
 //! clear. A commit that was sent and not answered is
-//! [`KvErrorKind::Ambiguous`](kv_api::KvErrorKind::Ambiguous).
+//! [`KvErrorKind::Ambiguous`].
 //!
 //! # Bounds
 //!
 //! | what | bound | at the bound |
 //! |---|---|---|
 //! | buffered writes of a transaction | [`TxnOptions::buffer_bytes`] | [`Txn::flush_if_large`] sends them as intents |
-//! | the same, if nobody flushes | 16 times that, at least 64 MiB | [`KvErrorKind::Overloaded`](kv_api::KvErrorKind::Overloaded) |
+//! | the same, if nobody flushes | 16 times that, at least 64 MiB | [`KvErrorKind::Overloaded`] |
 //! | refresh spans | 512 spans, 256 KiB | neighbours are merged into wider ones |
 //! | requests under way that may wait | [`Config::max_in_flight`] | further ones queue |
-//! | reconnection | [`Config::connect_timeout`] | [`KvErrorKind::Unavailable`](kv_api::KvErrorKind::Unavailable) |
-//! | a frame | [`MAX_FRAME_LEN`](kv_api::wire::MAX_FRAME_LEN) | [`KvErrorKind::InvalidRequest`](kv_api::KvErrorKind::InvalidRequest) |
+//! | reconnection | [`Config::connect_timeout`] | [`KvErrorKind::Unavailable`] |
+//! | a frame | [`MAX_FRAME_LEN`](kv_api::wire::MAX_FRAME_LEN) | [`KvErrorKind::InvalidRequest`] |
 //!
 //! # Missing
 //!

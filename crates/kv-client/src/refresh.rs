@@ -171,15 +171,16 @@ mod tests {
     #[test]
     fn pages_of_a_scan_become_one_span() {
         let mut spans = RefreshSpans::default();
-        for (start, end) in [("a", "c"), ("c", "f"), ("f", "z")] {
+        for (start, end) in [("a", "c"), ("c", "f"), ("f", "zebra")] {
             spans.add(&span(start, end));
         }
-        assert_eq!(spans.to_vec(), [span("a", "z")]);
+        assert_eq!(spans.to_vec(), [span("a", "zebra")]);
+        assert_eq!(spans.bytes, 6);
         let mut spans = RefreshSpans::default();
-        for (start, end) in [("f", "z"), ("c", "f"), ("a", "c")] {
+        for (start, end) in [("f", "z"), ("c", "f"), ("aardvark", "c")] {
             spans.add(&span(start, end));
         }
-        assert_eq!(spans.to_vec(), [span("a", "z")]);
-        assert_eq!((spans.bytes, spans.version()), (2, 3));
+        assert_eq!(spans.to_vec(), [span("aardvark", "z")]);
+        assert_eq!((spans.bytes, spans.version()), (9, 3));
     }
 }

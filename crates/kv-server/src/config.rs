@@ -9,6 +9,12 @@ pub struct Limits {
     pub max_connections: usize,
     /// Most requests of one connection that wait at once; at the bound its socket is not read.
     pub max_waiting_per_connection: usize,
+    /// Most bytes of requests of one connection that wait at once.
+    pub max_waiting_bytes_per_connection: usize,
+    /// Most large reads of one connection at once; each may hold a page of rows.
+    pub max_large_reads_per_connection: usize,
+    /// Most open transactions of one connection that hold locks or intents.
+    pub max_txns_per_connection: usize,
     /// Most requests in one batch.
     pub max_requests_per_batch: usize,
     /// Most refresh spans in one batch.
@@ -18,8 +24,12 @@ pub struct Limits {
     /// Most locks a transaction keeps in memory. Beyond it, it takes no more and relies on the
     /// validation at its commit.
     pub max_locks_per_txn: usize,
+    /// The same for all transactions of a shard together.
+    pub max_locks_per_shard: usize,
     /// Most transactions of a tenant with intents at once.
     pub max_intent_txns_per_tenant: usize,
+    /// How far back snapshots can be read.
+    pub history_kept: Duration,
     /// Most bytes of commands that wait to be applied.
     pub max_queued_bytes: usize,
     /// Most time for a TLS handshake and the first frame.
@@ -36,11 +46,16 @@ impl Default for Limits {
         Limits {
             max_connections: 10_000,
             max_waiting_per_connection: 1024,
+            max_waiting_bytes_per_connection: 96 << 20,
+            max_large_reads_per_connection: 8,
+            max_txns_per_connection: 20_000,
             max_requests_per_batch: 200_000,
             max_refresh_spans: 100_000,
             max_scan_bytes: 8 << 20,
             max_locks_per_txn: 50_000,
+            max_locks_per_shard: 250_000,
             max_intent_txns_per_tenant: 4096,
+            history_kept: Duration::from_secs(15 * 60),
             max_queued_bytes: 128 << 20,
             handshake_timeout: Duration::from_secs(10),
             frame_timeout: Duration::from_secs(30),

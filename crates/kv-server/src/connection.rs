@@ -2,9 +2,10 @@
 //!
 //! One task serves a connection. It reads whatever bytes there are, takes in every complete frame,
 //! answers at once what can be, and writes all answers that are ready with one call. Batches that wait
-//! are futures the same task drives, at most [`Limits::max_waiting_per_connection`] of them; at the
-//! bound, and while the client does not take its answers, the socket is not read, so that a client is
-//! slowed down rather than buffered for.
+//! are futures the same task drives; those that may take the processor for long get tasks of their own.
+//! There are at most [`Limits::max_waiting_per_connection`] of both; at the bound, and while the client
+//! does not take its answers, the socket is not read, so that a client is slowed down rather than
+//! buffered for.
 //!
 //! When the connection ends, for whatever reason, what waits is dropped and the connection's open
 //! transactions are aborted.
@@ -25,10 +26,11 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinHandle;
 
 /// Bytes of answers after which they are written before more frames are taken in.
 const OUTPUT_HIGH_WATER: usize = 1 << 20;
@@ -36,6 +38,10 @@ const OUTPUT_HIGH_WATER: usize = 1 << 20;
 const BUFFER_KEPT: usize = 64 << 10;
 /// Room made before reading.
 const READ_SIZE: usize = 16 << 10;
+/// How far the bounds on what waits are stretched when all of it waits for locks.
+const LOCK_WAIT_FACTOR: usize = 4;
+/// How often a connection at its bounds looks whether all it has waits for locks by now.
+const FULL_RECHECK: Duration = Duration::from_millis(50);
 /// How long answers under way may take when the node shuts down.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
@@ -65,7 +71,16 @@ pub enum ConnectionError {
     SlowReader,
 }
 
-type Waiting = Pin<Box<dyn Future<Output = ServerFrame> + Send>>;
+type Waiting = Pin<Box<dyn Future<Output = Finished> + Send>>;
+
+/// The answer to a batch that waited.
+struct Finished {
+    frame: ServerFrame,
+    /// Size of the batch.
+    bytes: usize,
+    /// Kept until the answer is on its way: the rows it holds are what the permit bounds.
+    _permit: Option<OwnedSemaphorePermit>,
+}
 
 /// Aborts a connection's transactions when it ends.
 struct Registered {
@@ -101,14 +116,17 @@ where
         Err(_) => return Err(ConnectionError::NoHello),
     }
     metrics().connections.inc();
-    let id = node.new_connection();
+    let id = node.open_connection(caller.tenant());
+    let node_limits = node.limits.clone();
     let connection = Connection {
-        limits: node.limits.clone(),
+        limits: node_limits.clone(),
         registered: Registered { node, caller, id },
         stream,
         input,
         output: BytesMut::new(),
         waiting: FuturesUnordered::new(),
+        waiting_bytes: 0,
+        large_reads: Arc::new(Semaphore::new(node_limits.max_large_reads_per_connection)),
         frame_started: None,
     };
     connection.run(shutdown).await
@@ -166,14 +184,40 @@ struct Connection<S> {
     output: BytesMut,
     /// Dropped before `registered`, so that nothing waits any more when transactions are aborted.
     waiting: FuturesUnordered<Waiting>,
+    /// Size of the batches in `waiting`.
+    waiting_bytes: usize,
+    large_reads: Arc<Semaphore>,
     /// When the first byte of the frame in `input` arrived, if it is incomplete.
     frame_started: Option<Instant>,
     registered: Registered,
 }
 
+/// A batch evaluated on a task of its own, which ends with the connection.
+struct Elsewhere(JoinHandle<BatchResult>);
+
+impl Future for Elsewhere {
+    type Output = BatchResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BatchResult> {
+        Pin::new(&mut self.0).poll(context).map(|joined| {
+            joined.unwrap_or_else(|error| {
+                tracing::error!("the evaluation of a batch ended abnormally: {error}");
+                Err(KvError::new(KvErrorKind::Internal, "the evaluation of the batch ended abnormally"))
+            })
+        })
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 enum Event {
     Received(io::Result<usize>),
     Finished,
+    Recheck,
     FrameTimeout,
     Shutdown,
 }
@@ -184,17 +228,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let drained = self.take_frames().await?;
             self.collect_finished();
             self.write().await?;
-            let full = self.waiting.len() >= self.limits.max_waiting_per_connection;
+            let full = self.is_full();
             if !drained && !full {
                 continue;
             }
             match self.next_event(!full, &mut shutdown).await {
                 Event::Received(received) => {
-                    if received? == 0 {
+                    let received = match received {
+                        // A client that dies says no goodbye on TLS.
+                        Err(error) if is_end(&error) => 0,
+                        received => received?,
+                    };
+                    if received == 0 {
                         return if self.input.is_empty() { Ok(()) } else { Err(ConnectionError::Truncated) };
                     }
                 }
-                Event::Finished => {}
+                Event::Finished | Event::Recheck => {}
                 Event::FrameTimeout => return Err(ConnectionError::SlowSender),
                 Event::Shutdown => return self.finish().await,
             }
@@ -208,10 +257,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let deadline = self.frame_started.filter(|_| may_read).map(|started| started + self.frame_time());
         tokio::select! {
             received = self.stream.read_buf(&mut self.input), if may_read => Event::Received(received),
-            frame = self.waiting.next(), if !self.waiting.is_empty() => {
-                frame.iter().for_each(|frame| encode_frame(frame, &mut self.output));
+            finished = self.waiting.next(), if !self.waiting.is_empty() => {
+                finished.into_iter().for_each(|finished| self.finished(finished));
                 Event::Finished
             }
+            () = tokio::time::sleep(FULL_RECHECK), if !may_read => Event::Recheck,
             () = until(deadline), if deadline.is_some() => Event::FrameTimeout,
             _ = shutdown.wait_for(|shutdown| *shutdown) => Event::Shutdown,
         }
@@ -226,9 +276,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes in complete frames. Says whether none is left; otherwise a bound was reached.
     async fn take_frames(&mut self) -> Result<bool, ConnectionError> {
         let received = Instant::now();
-        while self.output.len() < OUTPUT_HIGH_WATER
-            && self.waiting.len() < self.limits.max_waiting_per_connection
-        {
+        while self.output.len() < OUTPUT_HIGH_WATER && !self.is_full() {
+            let before = self.input.len();
             let Some(frame) = decode_frame::<ClientFrame>(&mut self.input)? else {
                 self.frame_started =
                     if self.input.is_empty() { None } else { self.frame_started.or(Some(received)) };
@@ -238,32 +287,66 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(true);
             };
             self.frame_started = None;
-            self.take(frame, received).await;
+            self.take(frame, received, before - self.input.len()).await;
         }
         Ok(false)
     }
 
-    async fn take(&mut self, frame: ClientFrame, received: Instant) {
+    async fn take(&mut self, frame: ClientFrame, received: Instant, bytes: usize) {
         let id = frame.id;
-        match self.registered.node.handle(self.registered.caller, self.registered.id, frame.batch) {
-            Answer::Ready(result) => encode_frame(&answer(id, result, received), &mut self.output),
-            Answer::Later(mut batch) => {
-                // Most need not wait for anything but their commit, and many not even for that.
-                match std::future::poll_fn(|context| Poll::Ready(batch.as_mut().poll(context))).await {
-                    Poll::Ready(result) => encode_frame(&answer(id, result, received), &mut self.output),
-                    Poll::Pending => {
-                        self.waiting.push(Box::pin(batch.map(move |result| answer(id, result, received))));
+        let finished = move |result| Finished { frame: answer(id, result, received), bytes, _permit: None };
+        let waiting: Waiting =
+            match self.registered.node.handle(self.registered.caller, self.registered.id, frame.batch) {
+                Answer::Ready(result) => {
+                    return encode_frame(&answer(id, result, received), &mut self.output);
+                }
+                Answer::Later(mut batch) => {
+                    // Most need not wait for anything but their commit, and many not even for that.
+                    match std::future::poll_fn(|context| Poll::Ready(batch.as_mut().poll(context))).await {
+                        Poll::Ready(result) => {
+                            return encode_frame(&answer(id, result, received), &mut self.output);
+                        }
+                        Poll::Pending => Box::pin(batch.map(finished)),
                     }
                 }
-            }
+                Answer::Heavy(batch) => Box::pin(Elsewhere(tokio::spawn(batch)).map(finished)),
+                Answer::LargeRead(batch) => {
+                    let permit = Arc::clone(&self.large_reads).acquire_owned();
+                    Box::pin(async move {
+                        // The semaphore is never closed.
+                        let _permit = permit.await.ok();
+                        Finished { _permit, ..finished(Elsewhere(tokio::spawn(batch)).await) }
+                    })
+                }
+            };
+        self.waiting_bytes += bytes;
+        self.waiting.push(waiting);
+    }
+
+    /// Whether no more batches are taken in for now. What waits for locks may wait for a batch that is
+    /// still to come on this very connection, so if nothing else is under way more is taken in.
+    fn is_full(&self) -> bool {
+        let (count, bytes) = (self.waiting.len(), self.waiting_bytes);
+        let (max_count, max_bytes) =
+            (self.limits.max_waiting_per_connection, self.limits.max_waiting_bytes_per_connection);
+        if count < max_count && bytes < max_bytes {
+            return false;
         }
+        let Registered { node, caller, id } = &self.registered;
+        let moves = node.lock_waits(caller.tenant(), *id) < count;
+        moves || count >= max_count * LOCK_WAIT_FACTOR || bytes >= max_bytes * LOCK_WAIT_FACTOR
+    }
+
+    fn finished(&mut self, finished: Finished) {
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(finished.bytes);
+        encode_frame(&finished.frame, &mut self.output);
     }
 
     fn collect_finished(&mut self) {
         while self.output.len() < OUTPUT_HIGH_WATER
-            && let Some(Some(frame)) = self.waiting.next().now_or_never()
+            && let Some(Some(finished)) = self.waiting.next().now_or_never()
         {
-            encode_frame(&frame, &mut self.output);
+            self.finished(finished);
         }
     }
 
@@ -290,8 +373,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers what is under way, as far as it comes to an end soon.
     async fn finish(mut self) -> Result<(), ConnectionError> {
         let rest = async {
-            while let Some(frame) = self.waiting.next().await {
-                encode_frame(&frame, &mut self.output);
+            while let Some(finished) = self.waiting.next().await {
+                self.finished(finished);
             }
         };
         // Requests that wait for locks may wait for ever; their clients see the connection close.
@@ -299,6 +382,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.write().await?;
         Ok(self.stream.shutdown().await?)
     }
+}
+
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -130,6 +130,8 @@ pub struct Evaluation<'a> {
     intents: IntentView,
     /// Whether any transaction of the tenant has intents, so that the lock space must be looked at.
     any_intents: bool,
+    /// Whether transactions other than this one have.
+    foreign_intents: bool,
     overlay: Overlay,
     keys: BTreeMap<Bytes, KeyState>,
     raw: WriteBatch,
@@ -158,7 +160,12 @@ impl<'a> Evaluation<'a> {
             WriteKind::Lone => Timestamp::MAX,
             _ => node.snapshot_timestamp(header.read_timestamp)?,
         };
-        let any_intents = node.shard(asker.tenant).intent_txns(asker.tenant) > 0;
+        let (any_intents, foreign_intents) = {
+            let shard = node.shard(asker.tenant);
+            let own = usize::from(shard.txn(txn).is_some_and(|entry| !entry.intents.is_empty()));
+            let all = shard.intent_txns(asker.tenant);
+            (all > 0, all > own)
+        };
         Ok(Evaluation {
             node,
             asker,
@@ -170,6 +177,7 @@ impl<'a> Evaluation<'a> {
             snapshot,
             intents: node.intent_view(asker.tenant, own),
             any_intents,
+            foreign_intents,
             overlay: Overlay::new(),
             keys: BTreeMap::new(),
             raw: WriteBatch::new(),
@@ -326,11 +334,15 @@ impl<'a> Evaluation<'a> {
             let mut shard = self.node.shard(self.asker.tenant);
             let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
             shard.check(self.txn, self.asker.connection, has_intents)?;
-            let full = shard.locks.held_count(self.txn) >= self.node.limits.max_locks_per_txn;
+            let limits = &self.node.limits;
+            shard.check_room(self.txn, self.asker.connection, limits.max_txns_per_connection)?;
+            let full = shard.locks.held_count(self.txn) >= limits.max_locks_per_txn
+                || shard.locks.len() >= limits.max_locks_per_shard;
             if full && shard.locks.is_free(self.txn, key, strength) {
                 return Ok(Locked::Yes);
             }
-            shard.txn_mut(self.txn, self.asker.connection);
+            let entry = shard.txn_mut(self.txn, self.asker.connection);
+            entry.snapshot.get_or_insert(self.snapshot);
             let waker = wait.then_some(|| {
                 let (sender, receiver) = oneshot::channel();
                 woken = Some(receiver);
@@ -366,8 +378,7 @@ impl<'a> Evaluation<'a> {
         match (outcome, woken) {
             (Acquire::Granted, _) => Ok(Locked::Yes),
             (Acquire::Waiting(waiter), Some(woken)) => {
-                let wait =
-                    LockWait::new(Arc::clone(self.node), self.asker.tenant, waiter, key.clone(), woken);
+                let wait = LockWait::new(Arc::clone(self.node), self.asker, waiter, key.clone(), woken);
                 Err(Stop::Wait(wait))
             }
             (Acquire::Deadlock, _) => {
@@ -386,7 +397,7 @@ impl<'a> Evaluation<'a> {
     /// that it can be waited for. Only keys somebody asks for get one; a large transaction's others
     /// take no memory.
     fn hold_open_intent(&self, key: &[u8]) -> Eval<()> {
-        if !self.any_intents {
+        if !self.foreign_intents {
             return Ok(());
         }
         let Some(bytes) = self.node.engine.get(Space::Locks, key)? else { return Ok(()) };
@@ -653,6 +664,7 @@ impl<'a> Evaluation<'a> {
             let mut shard = self.node.shard(self.asker.tenant);
             let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
             shard.check(self.txn, self.asker.connection, has_intents)?;
+            shard.check_room(self.txn, self.asker.connection, self.node.limits.max_txns_per_connection)?;
             let tenant = self.asker.tenant;
             let first = shard.txn(self.txn).is_none_or(|entry| entry.intents.is_empty()) && !keys.is_empty();
             if first {
@@ -663,6 +675,7 @@ impl<'a> Evaluation<'a> {
                 shard.add_intent_txn(tenant);
             }
             let entry = shard.txn_mut(self.txn, self.asker.connection);
+            entry.snapshot.get_or_insert(self.snapshot);
             keys.keys().for_each(|key| entry.intents.insert(key));
             // Copied, for they outlive the request and must not keep its buffer.
             let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);

@@ -35,6 +35,14 @@ use tokio::sync::{mpsc, oneshot};
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
 
+/// How often the garbage floor moves.
+const HISTORY_TICK: Duration = Duration::from_secs(60);
+
+/// Bytes of rows read on a connection's own task.
+const INLINE_SCAN_BYTES: u64 = 128 << 10;
+/// Requests evaluated there.
+const INLINE_REQUESTS: usize = 64;
+
 /// Whose batch it is: the tenant it works on and the connection it came on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
@@ -52,8 +60,15 @@ pub enum Answer {
     /// The answer.
     Ready(BatchResult),
     /// The answer will take latches, and perhaps locks or a commit.
-    Later(Pin<Box<dyn Future<Output = BatchResult> + Send>>),
+    Later(Pending),
+    /// The same, and it may take the processor for long, so it should not be computed where others wait.
+    Heavy(Pending),
+    /// The answer is a read that waits for nothing but returns much.
+    LargeRead(Pending),
 }
+
+/// An answer to come.
+pub type Pending = Pin<Box<dyn Future<Output = BatchResult> + Send>>;
 
 /// A KV node without its sockets.
 pub struct Node {
@@ -66,6 +81,8 @@ pub struct Node {
     /// space only when there are any, or when they have intents of their own.
     unresolved: AtomicUsize,
     next_connection: AtomicU64,
+    /// Wall time of the oldest snapshot that may be read.
+    oldest_snapshot: AtomicU64,
     resolver: mpsc::UnboundedSender<ResolveJob>,
 }
 
@@ -88,9 +105,11 @@ impl Node {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             unresolved: AtomicUsize::new(0),
             next_connection: AtomicU64::new(1),
+            oldest_snapshot: AtomicU64::new(0),
             resolver,
         });
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
+        tokio::spawn(forget_history(Arc::downgrade(&node)));
         Ok(node)
     }
 
@@ -99,9 +118,11 @@ impl Node {
         &self.cluster_id
     }
 
-    /// A name for a new connection.
-    pub fn new_connection(&self) -> ConnectionId {
-        self.next_connection.fetch_add(1, Ordering::Relaxed)
+    /// Notes a new connection of a tenant and names it.
+    pub fn open_connection(&self, tenant: TenantId) -> ConnectionId {
+        let connection = self.next_connection.fetch_add(1, Ordering::Relaxed);
+        self.shard(tenant.0).open_connection(connection);
+        connection
     }
 
     pub(crate) fn shard(&self, tenant: u64) -> MutexGuard<'_, Shard> {
@@ -131,9 +152,33 @@ impl Node {
         }
         let asker = Asker { tenant: caller.tenant().0, connection };
         match classify(&batch) {
-            Class::Read => Answer::Ready(self.read(asker, &batch)),
+            Class::Read => self.take_read(asker, batch),
             Class::Abort => Answer::Ready(self.abort(asker, &batch)),
-            Class::Evaluate(kind) => Answer::Later(Box::pin(Arc::clone(self).execute(asker, batch, kind))),
+            Class::Evaluate(kind) => {
+                let heavy = is_heavy(&batch);
+                let answer = Box::pin(Arc::clone(self).execute(asker, batch, kind));
+                if heavy { Answer::Heavy(answer) } else { Answer::Later(answer) }
+            }
+        }
+    }
+
+    /// How many requests of a connection wait for locks.
+    pub fn lock_waits(&self, tenant: TenantId, connection: ConnectionId) -> usize {
+        self.shard(tenant.0).lock_waits(connection)
+    }
+
+    /// Reads at once what is small, and starts over elsewhere with what turns out not to be.
+    fn take_read(self: &Arc<Self>, asker: Asker, batch: BatchRequest) -> Answer {
+        let bound = INLINE_SCAN_BYTES.min(self.limits.max_scan_bytes);
+        match self.read(asker, &batch, bound) {
+            Ok((response, false)) => Answer::Ready(Ok(response)),
+            Ok((_, true)) => {
+                let node = Arc::clone(self);
+                Answer::LargeRead(Box::pin(async move {
+                    node.read(asker, &batch, node.limits.max_scan_bytes).map(|(response, _)| response)
+                }))
+            }
+            Err(error) => Answer::Ready(Err(error)),
         }
     }
 
@@ -142,7 +187,7 @@ impl Node {
         let mut jobs = Vec::new();
         {
             let mut shard = self.shard(tenant.0);
-            for txn in shard.txns_of(connection) {
+            for txn in shard.close_connection(connection) {
                 let entry = shard.end(txn);
                 jobs.extend(entry.and_then(|entry| abort_job(txn, &entry)));
             }
@@ -405,11 +450,39 @@ impl Node {
         job.into_iter().for_each(|job| self.resolve_later(job));
     }
 
+    /// Snapshots below this are refused.
+    pub(crate) fn oldest_snapshot(&self) -> Timestamp {
+        Timestamp::new(self.oldest_snapshot.load(Ordering::SeqCst), 0)
+    }
+
+    /// Refuses snapshots older than the history is kept, but for those of open transactions with locks
+    /// or intents, and lets the engine drop what only those
+    /// refused at the call before could see; so no batch under way loses what it reads.
+    pub fn forget_history(&self) {
+        let kept = u64::try_from(self.limits.history_kept.as_nanos()).unwrap_or(u64::MAX);
+        let mut oldest = self.pipeline.closed().wall_ns.saturating_sub(kept);
+        for shard in &self.shards {
+            // A transaction that holds locks or intents keeps what it has read.
+            oldest = shard.lock().oldest_snapshot().map_or(oldest, |snapshot| oldest.min(snapshot.wall_ns));
+        }
+        let before = self.oldest_snapshot.fetch_max(oldest, Ordering::SeqCst);
+        self.engine.set_garbage_floor(Timestamp::new(before, 0));
+    }
+
     /// Called when no intent of a transaction is left.
     pub(crate) fn resolved(&self, txn: TxnKey) {
         if self.shard(txn.tenant).remove_intent_txn(txn) {
             self.unresolved.fetch_sub(1, Ordering::SeqCst);
         }
+    }
+}
+
+/// Lets the garbage floor follow the clock, until the node is gone.
+async fn forget_history(node: std::sync::Weak<Node>) {
+    loop {
+        tokio::time::sleep(HISTORY_TICK).await;
+        let Some(node) = node.upgrade() else { return };
+        node.forget_history();
     }
 }
 
@@ -482,6 +555,16 @@ fn classify(batch: &BatchRequest) -> Class {
     }
 }
 
+/// Whether evaluating a batch may take long: it goes over ranges, or is large.
+fn is_heavy(batch: &BatchRequest) -> bool {
+    batch.requests.len() > INLINE_REQUESTS
+        || batch.header.refresh_spans.iter().any(|span| !span.is_point())
+        || batch
+            .requests
+            .iter()
+            .any(|request| matches!(request.kind, Some(RequestKind::Scan(_) | RequestKind::DeleteRange(_))))
+}
+
 fn dropped_tenant(batch: &BatchRequest) -> Option<u64> {
     batch.requests.iter().find_map(|request| match &request.kind {
         Some(RequestKind::DropTenant(drop)) => Some(drop.tenant_id),
@@ -539,7 +622,7 @@ impl Drop for LoneTxn {
 /// A place in the queue of a lock, given up when dropped.
 pub struct LockWait {
     node: Arc<Node>,
-    tenant: u64,
+    asker: Asker,
     waiter: WaiterId,
     key: bytes::Bytes,
     woken: oneshot::Receiver<()>,
@@ -548,13 +631,14 @@ pub struct LockWait {
 impl LockWait {
     pub(crate) fn new(
         node: Arc<Node>,
-        tenant: u64,
+        asker: Asker,
         waiter: WaiterId,
         key: bytes::Bytes,
         woken: oneshot::Receiver<()>,
     ) -> Self {
         metrics().lock_waits.inc();
-        LockWait { node, tenant, waiter, key, woken }
+        node.shard(asker.tenant).note_lock_wait(asker.connection, true);
+        LockWait { node, asker, waiter, key, woken }
     }
 
     async fn granted(mut self, timeout_ms: u32) -> Result<(), KvError> {
@@ -578,8 +662,9 @@ impl LockWait {
 
 impl Drop for LockWait {
     fn drop(&mut self) {
-        let woken = self.node.shard(self.tenant).locks.cancel(self.waiter);
-        for wakeup in woken {
+        let mut shard = self.node.shard(self.asker.tenant);
+        shard.note_lock_wait(self.asker.connection, false);
+        for wakeup in shard.locks.cancel(self.waiter) {
             let _ = wakeup.waker.send(());
         }
     }

@@ -24,6 +24,7 @@ use kv_api::{KvError, KvErrorKind, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 use storage::{Engine, StorageError, StorageResult, WriteBatch, ident};
@@ -59,6 +60,8 @@ struct Shared {
     ready: Condvar,
     space: Arc<Semaphore>,
     max_permits: usize,
+    /// Whether the last write failed for want of space; said once when it begins and when it ends.
+    disk_full: AtomicBool,
     /// Told once, when the engine failed in a way only a restart mends.
     broken: Notify,
 }
@@ -103,6 +106,7 @@ impl Pipeline {
             ready: Condvar::new(),
             space: Arc::new(Semaphore::new(max_permits)),
             max_permits,
+            disk_full: AtomicBool::new(false),
             broken: Notify::new(),
         });
         shared.extend_floor(&mut shared.state.lock())?;
@@ -198,7 +202,7 @@ impl Shared {
         {
             // The clock then stands still but for its logical part, which keeps it below the floor;
             // a full disk must not stop reads.
-            tracing::warn!("the clock's floor cannot be moved: {error}");
+            tracing::debug!("the clock's floor cannot be moved: {error}");
             return state.clock.now(0);
         }
         state.clock.now(physical)
@@ -268,9 +272,16 @@ impl Shared {
             .try_for_each(|queued| queued.command.effects.encode(queued.timestamp, batch))
             .and_then(|()| self.engine.write(batch, sync));
         match &result {
-            Ok(()) => {}
+            Ok(()) => {
+                if self.disk_full.load(Ordering::Relaxed) {
+                    self.disk_full.store(false, Ordering::Relaxed);
+                    tracing::info!("there is space on the disk again");
+                }
+            }
             Err(StorageError::DiskFull(message)) => {
-                tracing::error!(commands = group.len(), "the disk is full, writes are refused: {message}");
+                if !self.disk_full.swap(true, Ordering::Relaxed) {
+                    tracing::error!("the disk is full, writes are refused: {message}");
+                }
             }
             Err(error) => {
                 tracing::error!(commands = group.len(), "the engine failed, the node must restart: {error}");

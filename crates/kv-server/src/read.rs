@@ -67,22 +67,28 @@ impl Budget {
 }
 
 impl Node {
-    /// Answers a batch of plain reads, or a refresh.
+    /// Answers a batch of plain reads, or a refresh. Scans return at most `max_scan_bytes`; says whether
+    /// that cut them short of what the client asked for.
     ///
     /// # Errors
     /// See [`KvErrorKind`].
-    pub fn read(&self, asker: Asker, batch: &BatchRequest) -> Result<BatchResponse, KvError> {
+    pub fn read(
+        &self,
+        asker: Asker,
+        batch: &BatchRequest,
+        max_scan_bytes: u64,
+    ) -> Result<(BatchResponse, bool), KvError> {
         let header = &batch.header;
         let own = self.check_txn(asker, header)?;
         let timestamp = self.snapshot_timestamp(header.read_timestamp)?;
         if let Some(RequestKind::Refresh(_)) =
             batch.requests.first().and_then(|request| request.kind.as_ref())
         {
-            return self.refresh(asker, batch, timestamp);
+            return self.refresh(asker, batch, timestamp).map(|response| (response, false));
         }
         let intents = self.intent_view(asker.tenant, own);
         let view = View { reader: &*self.engine, timestamp, intents: &intents, overlay: None };
-        let mut budget = Budget::new(header.target_bytes, self.limits.max_scan_bytes);
+        let mut budget = Budget::new(header.target_bytes, max_scan_bytes);
         let mut responses = Vec::with_capacity(batch.requests.len());
         for request in &batch.requests {
             responses.push(match &request.kind {
@@ -91,7 +97,8 @@ impl Node {
                 _ => return Err(KvError::new(KvErrorKind::Internal, "not a read")),
             });
         }
-        Ok(BatchResponse { responses, read_timestamp: Some(timestamp), commit_timestamp: None })
+        let cut = budget.is_spent() && (header.target_bytes == 0 || header.target_bytes > max_scan_bytes);
+        Ok((BatchResponse { responses, read_timestamp: Some(timestamp), commit_timestamp: None }, cut))
     }
 
     fn refresh(&self, asker: Asker, batch: &BatchRequest, from: Timestamp) -> Result<BatchResponse, KvError> {
@@ -138,10 +145,14 @@ impl Node {
     /// The timestamp to read at: the one given, if it was handed out before, or the present.
     ///
     /// # Errors
-    /// [`KvErrorKind::InvalidRequest`] for a timestamp from the future.
+    /// [`KvErrorKind::InvalidRequest`] for a timestamp from the future, [`KvErrorKind::Retry`] for one
+    /// from too far back.
     pub fn snapshot_timestamp(&self, given: Option<Timestamp>) -> Result<Timestamp, KvError> {
         match given {
             None => Ok(self.pipeline.read_timestamp()),
+            Some(given) if given < self.oldest_snapshot() => {
+                Err(KvError::new(KvErrorKind::Retry, "snapshot too old: what it sees is no longer kept"))
+            }
             Some(given) if given <= self.pipeline.closed() => Ok(given),
             Some(_) => {
                 Err(KvError::new(KvErrorKind::InvalidRequest, "the read timestamp lies in the future"))

@@ -21,6 +21,9 @@ use tokio_rustls::TlsAcceptor;
 /// How long to wait before accepting again after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a connection is silent before the peer is asked whether it is there, and how often.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
 /// What a KV node is started with.
 pub struct Config {
     /// Where the store is; made if it does not exist.
@@ -183,6 +186,13 @@ async fn accept(node: Arc<Node>, listener: TcpListener, tls: TlsAcceptor, shutdo
     while connections.join_next().await.is_some() {}
 }
 
+/// Small frames go out at once; a peer whose machine is gone is noticed, and its locks given up.
+fn set_options(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+    socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
 async fn connect(
     node: Arc<Node>,
     stream: TcpStream,
@@ -190,8 +200,8 @@ async fn connect(
     tls: TlsAcceptor,
     shutdown: watch::Receiver<bool>,
 ) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, "cannot set TCP_NODELAY: {error}");
+    if let Err(error) = set_options(&stream) {
+        tracing::debug!(%peer, "cannot set socket options: {error}");
     }
     let mut stream = match tokio::time::timeout(node.limits.handshake_timeout, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,

@@ -8,7 +8,7 @@ use crate::latch::Latches;
 use crate::lock_table::{LockTable, TxnKey};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
-use kv_api::{KvError, KvErrorKind, Span};
+use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use std::collections::VecDeque;
 use storage::intent::{CommittedTxn, IntentView, TxnId};
 use tokio::sync::oneshot;
@@ -22,6 +22,8 @@ const REMEMBERED: usize = 4096;
 const EXACT_INTENT_KEYS: usize = 512;
 /// Most spans it remembers beyond that.
 const INTENT_SPANS: usize = 128;
+/// Most spans a transaction remembers having read for range deletions.
+const TRACKED_SPANS: usize = 1024;
 /// Keys that agree in this many bytes, the tenant, table and index, share such a span.
 const SPAN_PREFIX: usize = 13;
 
@@ -121,10 +123,26 @@ pub struct TxnEntry {
     pub connection: ConnectionId,
     /// Where it stands.
     pub status: TxnStatus,
+    /// Where it read when it came to be known; the history it may still read or be checked against is
+    /// kept.
+    pub snapshot: Option<Timestamp>,
     /// Its flushed intents.
     pub intents: IntentSet,
     /// Spans that flushed range deletions read.
     pub tracked: Vec<Span>,
+}
+
+impl TxnEntry {
+    /// Notes spans that were read. Many become one that covers them all.
+    pub fn track(&mut self, spans: impl Iterator<Item = Span>) {
+        self.tracked.extend(spans);
+        if self.tracked.len() > TRACKED_SPANS {
+            let spans = std::mem::take(&mut self.tracked);
+            let start = spans.iter().map(|span| &span.start).min().cloned();
+            let end = spans.iter().map(|span| &span.end).max().cloned();
+            self.tracked.extend(start.zip(end).map(|(start, end)| Span::new(start, end)));
+        }
+    }
 }
 
 /// What there is to know about the intents of one tenant.
@@ -149,6 +167,15 @@ pub enum IntentOwner {
     Aborted,
 }
 
+/// What a connection makes the node keep.
+#[derive(Debug, Default)]
+struct Usage {
+    /// Its open transactions known to the node.
+    txns: usize,
+    /// Its requests that wait for locks.
+    lock_waits: usize,
+}
+
 /// One shard.
 #[derive(Default)]
 pub struct Shard {
@@ -156,6 +183,7 @@ pub struct Shard {
     pub latches: Latches<oneshot::Sender<()>>,
     /// Who holds and awaits locks.
     pub locks: LockTable<oneshot::Sender<()>>,
+    connections: HashMap<ConnectionId, Usage>,
     txns: HashMap<TxnKey, TxnEntry>,
     intents: HashMap<u64, TenantIntents>,
     ended: HashSet<TxnKey>,
@@ -168,13 +196,40 @@ pub fn aborted(message: &str) -> KvError {
 }
 
 impl Shard {
+    /// Notes that a connection is open.
+    pub fn open_connection(&mut self, connection: ConnectionId) {
+        self.connections.insert(connection, Usage::default());
+    }
+
+    /// Notes that a connection is gone. From now on no transaction starts on it, also not by a request
+    /// that is still being evaluated; those it left open are returned.
+    pub fn close_connection(&mut self, connection: ConnectionId) -> Vec<TxnKey> {
+        self.connections.remove(&connection);
+        let open = |entry: &TxnEntry| entry.connection == connection && entry.status == TxnStatus::Pending;
+        self.txns.iter().filter(|(_, entry)| open(entry)).map(|(txn, _)| *txn).collect()
+    }
+
+    /// Notes that a request of a connection begins or ends to wait for a lock.
+    pub fn note_lock_wait(&mut self, connection: ConnectionId, begins: bool) {
+        if let Some(usage) = self.connections.get_mut(&connection) {
+            let waits = usage.lock_waits;
+            usage.lock_waits = if begins { waits + 1 } else { waits.saturating_sub(1) };
+        }
+    }
+
+    /// How many requests of a connection wait for locks.
+    pub fn lock_waits(&self, connection: ConnectionId) -> usize {
+        self.connections.get(&connection).map_or(0, |usage| usage.lock_waits)
+    }
+
     /// Checks that a transaction may go on, on this connection.
     ///
     /// # Errors
-    /// [`KvErrorKind::Aborted`] if it ended, is committing, belongs to another connection, or says it
-    /// has intents that this incarnation of the node does not know.
+    /// [`KvErrorKind::Aborted`] if it ended, is committing, belongs to another connection, says it
+    /// has intents that this incarnation of the node does not know, or if the connection is gone.
     pub fn check(&self, txn: TxnKey, connection: ConnectionId, has_intents: bool) -> Result<(), KvError> {
         match self.txns.get(&txn) {
+            _ if !self.connections.contains_key(&connection) => Err(aborted("the connection is gone")),
             Some(entry) if entry.connection != connection => {
                 Err(aborted("the transaction belongs to another connection"))
             }
@@ -187,6 +242,18 @@ impl Shard {
         }
     }
 
+    /// Checks that a connection has room for one more transaction, if this one is not known yet.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::Overloaded`] if it has not.
+    pub fn check_room(&self, txn: TxnKey, connection: ConnectionId, max_txns: usize) -> Result<(), KvError> {
+        let open = self.connections.get(&connection).map_or(0, |usage| usage.txns);
+        if open < max_txns || self.txns.contains_key(&txn) {
+            return Ok(());
+        }
+        Err(KvError::new(KvErrorKind::Overloaded, "too many open transactions on one connection"))
+    }
+
     /// The entry of an open transaction.
     pub fn txn(&self, txn: TxnKey) -> Option<&TxnEntry> {
         self.txns.get(&txn)
@@ -194,11 +261,16 @@ impl Shard {
 
     /// The entry of a transaction, made if there is none. Call [`Shard::check`] before.
     pub fn txn_mut(&mut self, txn: TxnKey, connection: ConnectionId) -> &mut TxnEntry {
+        let connections = &mut self.connections;
         self.txns.entry(txn).or_insert_with(|| {
             crate::metrics::metrics().transactions.inc();
+            if let Some(usage) = connections.get_mut(&connection) {
+                usage.txns += 1;
+            }
             TxnEntry {
                 connection,
                 status: TxnStatus::Pending,
+                snapshot: None,
                 intents: IntentSet::default(),
                 tracked: Vec::new(),
             }
@@ -272,16 +344,18 @@ impl Shard {
             let _ = wakeup.waker.send(());
         }
         let entry = self.txns.remove(&txn);
-        if entry.is_some() {
+        if let Some(entry) = &entry {
             crate::metrics::metrics().transactions.dec();
+            if let Some(usage) = self.connections.get_mut(&entry.connection) {
+                usage.txns = usage.txns.saturating_sub(1);
+            }
         }
         entry
     }
 
-    /// The open transactions of a connection.
-    pub fn txns_of(&self, connection: ConnectionId) -> Vec<TxnKey> {
-        let open = |entry: &TxnEntry| entry.connection == connection && entry.status == TxnStatus::Pending;
-        self.txns.iter().filter(|(_, entry)| open(entry)).map(|(txn, _)| *txn).collect()
+    /// The oldest snapshot of an open transaction known here.
+    pub fn oldest_snapshot(&self) -> Option<Timestamp> {
+        self.txns.values().filter_map(|entry| entry.snapshot).min()
     }
 
     /// Whether the shard keeps nothing but the memory of ended transactions.
@@ -305,6 +379,9 @@ mod tests {
     #[test]
     fn ended_transactions_are_refused_and_strangers_too() {
         let mut shard = Shard::default();
+        assert!(shard.check(txn(1), 1, false).is_err(), "no such connection");
+        shard.open_connection(1);
+        shard.open_connection(2);
         assert!(shard.check(txn(1), 1, false).is_ok());
         assert!(shard.check(txn(1), 1, true).is_err(), "intents of an earlier incarnation");
         shard.txn_mut(txn(1), 1);
@@ -312,10 +389,28 @@ mod tests {
         assert!(shard.check(txn(1), 2, false).is_err(), "another connection");
         shard.txn_mut(txn(1), 1).status = TxnStatus::Committing;
         assert!(shard.check(txn(1), 1, false).is_err());
-        assert!(shard.txns_of(1).is_empty(), "what commits is not aborted");
+        shard.txn_mut(txn(2), 1);
+        assert_eq!(shard.close_connection(1), [txn(2)], "what commits is not aborted");
+        assert!(shard.end(txn(2)).is_some());
+        assert!(shard.check(txn(3), 1, false).is_err(), "the connection is gone");
         assert!(shard.end(txn(1)).is_some());
         assert!(shard.check(txn(1), 1, false).is_err());
         assert!(shard.is_idle());
+    }
+
+    #[test]
+    fn a_connection_has_room_for_so_many_transactions() {
+        let mut shard = Shard::default();
+        shard.open_connection(1);
+        shard.txn_mut(txn(1), 1);
+        shard.txn_mut(txn(1), 1);
+        assert!(shard.check_room(txn(2), 1, 2).is_ok());
+        shard.txn_mut(txn(2), 1);
+        assert!(shard.check_room(txn(3), 1, 2).is_err());
+        assert!(shard.check_room(txn(2), 1, 2).is_ok(), "known already");
+        shard.end(txn(1));
+        shard.end(txn(1));
+        assert!(shard.check_room(txn(3), 1, 2).is_ok());
     }
 
     #[test]

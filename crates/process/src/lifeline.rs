@@ -106,6 +106,18 @@ mod tests {
     }
 
     #[test]
+    fn children_inherit_the_end_to_read_and_no_other() {
+        let supervisor = Supervisor::new().unwrap();
+        let is_inherited =
+            |fd: &OwnedFd| !rustix::io::fcntl_getfd(fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC);
+        assert!(is_inherited(&supervisor.read_end));
+        assert!(!is_inherited(&supervisor._write_end));
+        let copy = rustix::io::dup(&supervisor.read_end).unwrap();
+        let lifeline = Lifeline::from_fd(std::os::fd::IntoRawFd::into_raw_fd(copy)).unwrap();
+        assert!(is_inherited(&lifeline.read_end), "it is passed on");
+    }
+
+    #[test]
     fn a_number_that_is_no_descriptor_is_refused() {
         assert!(Lifeline::from_fd(-1).is_err());
         assert!(Lifeline::from_fd(9_999).is_err());

@@ -6,7 +6,8 @@ use tracing_subscriber::EnvFilter;
 /// Environment variable with the filter, as in `info,kv_server=debug`.
 pub const FILTER_VARIABLE: &str = "DORMOUSE_LOG";
 
-/// Starts logging for this process; `role` and `node` stand in every line. A second call does nothing.
+/// Starts logging for this process, with this filter unless the environment names another. A second call
+/// does nothing.
 pub fn start(default_filter: &str) {
     let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_filter));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,8 @@ impl CertificatePem {
         })
     }
 
-    /// Writes `<name>.pem` and `<name>.key` (for the owner alone) into a directory.
+    /// Writes `<name>.key` (for the owner alone) and then `<name>.pem` into a directory: where there is a
+    /// certificate there is its key.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -86,16 +87,21 @@ pub fn read(path: &Path) -> Result<String, TlsError> {
         .map_err(|source| TlsError::File { path: path.display().to_string(), source })
 }
 
+/// Writes a file whole or not at all, so that a start that is interrupted can be repeated.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
-    use std::io::Write;
-    std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|source| TlsError::File { path: path.display().to_string(), source })
+    let partial = path.with_added_extension("partial");
+    let written = || -> io::Result<()> {
+        // One that an interrupted start left behind may be readable by others.
+        match std::fs::remove_file(&partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&partial)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&partial, path)
+    };
+    written().map_err(|source| TlsError::File { path: path.display().to_string(), source })
 }
 
 /// The cluster's certificate authority with its key: signs certificates.
@@ -272,6 +278,24 @@ mod tests {
         let public = authority.issue_public(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
         assert_eq!(identity_of(&parse(&public).unwrap().0[0]), None);
         assert!(matches!(internal_name(), ServerName::DnsName(_)));
+    }
+
+    #[test]
+    fn files_come_back_and_keys_are_for_their_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = std::env::temp_dir().join(format!("dormouse-tls-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let issued = Authority::create().unwrap().issue(Identity::Proxy).unwrap();
+        for _ in 0..2 {
+            issued.save(&directory, "proxy").unwrap();
+        }
+        let loaded = CertificatePem::load(&directory, "proxy").unwrap();
+        assert_eq!((&loaded.certificate, &loaded.key), (&issued.certificate, &issued.key));
+        let mode = |name: &str| std::fs::metadata(directory.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode("proxy.key"), 0o600);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2, "nothing partial is left");
+        assert!(CertificatePem::load(&directory, "kv").is_err());
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[tokio::test]

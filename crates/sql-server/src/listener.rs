@@ -104,7 +104,9 @@ fn boxed_in<R: AsyncRead + Unpin + Send + 'static>(input: Input<R>) -> Input<Box
 
 fn boxed_out<W: AsyncWrite + Unpin + Send + 'static>(output: Output<W>) -> Output<BoxWrite> {
     let (writer, buffer) = output.into_parts();
-    Output { buffer, ..Output::new(Box::new(writer) as BoxWrite) }
+    let mut boxed = Output::new(Box::new(writer) as BoxWrite);
+    boxed.buffer = buffer;
+    boxed
 }
 
 async fn serve_session(negotiated: Negotiated, node: &Arc<Node>) {

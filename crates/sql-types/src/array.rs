@@ -18,10 +18,7 @@ fn malformed(text: &str, detail: &str) -> SqlError {
 /// `array size exceeds the maximum allowed`.
 #[cold]
 pub fn too_large() -> SqlError {
-    SqlError::new(
-        SqlState::PROGRAM_LIMIT,
-        format!("array size exceeds the maximum allowed ({MAX_ELEMENTS})"),
-    )
+    SqlError::new(SqlState::PROGRAM_LIMIT, format!("array size exceeds the maximum allowed ({MAX_ELEMENTS})"))
 }
 
 /// Reads `{1,2,{3}}` with elements of a type; `element` carries the modifier of the array's type.
@@ -62,8 +59,11 @@ pub fn parse(element: ColumnType, input: &str, context: &TextContext<'_>) -> Sql
     let dimensions = if bounds.is_empty() {
         lengths.iter().map(|length| (*length, 1)).collect()
     } else {
-        let sizes: Vec<i64> = bounds.iter().map(|(low, high)| i64::from(*high) - i64::from(*low) + 1).collect();
-        if sizes.len() != lengths.len() || sizes.iter().zip(&lengths).any(|(size, length)| *size != *length as i64) {
+        let sizes: Vec<i64> =
+            bounds.iter().map(|(low, high)| i64::from(*high) - i64::from(*low) + 1).collect();
+        if sizes.len() != lengths.len()
+            || sizes.iter().zip(&lengths).any(|(size, length)| *size != *length as i64)
+        {
             return Err(malformed(input, "Specified array dimensions do not match array contents."));
         }
         lengths.iter().zip(&bounds).map(|(length, (low, _))| (*length, *low)).collect()
@@ -81,14 +81,13 @@ fn too_many_dimensions(count: usize) -> SqlError {
 fn parse_bounds(text: &str, input: &str) -> SqlResult<(i32, i32)> {
     let bad = || malformed(input, "\"[\" must introduce explicitly-specified array dimensions.");
     let (low, high) = match text.split_once(':') {
-        Some((low, high)) => (low.trim().parse().map_err(|_| bad())?, high.trim().parse().map_err(|_| bad())?),
+        Some((low, high)) => {
+            (low.trim().parse().map_err(|_| bad())?, high.trim().parse().map_err(|_| bad())?)
+        }
         None => (1, text.trim().parse().map_err(|_| bad())?),
     };
     if high < low {
-        return Err(SqlError::new(
-            SqlState::ARRAY_SUBSCRIPT,
-            "upper bound cannot be less than lower bound",
-        ));
+        return Err(SqlError::new(SqlState::ARRAY_SUBSCRIPT, "upper bound cannot be less than lower bound"));
     }
     Ok((low, high))
 }
@@ -105,10 +104,7 @@ struct Parser<'a, 'b> {
 
 impl Parser<'_, '_> {
     fn mismatch(&self) -> SqlError {
-        malformed(
-            self.input,
-            "Multidimensional arrays must have sub-arrays with matching dimensions.",
-        )
+        malformed(self.input, "Multidimensional arrays must have sub-arrays with matching dimensions.")
     }
 
     /// Reads from `{` to its `}`.
@@ -135,7 +131,8 @@ impl Parser<'_, '_> {
         loop {
             self.rest = self.rest.trim_start();
             let is_nested = self.rest.starts_with('{');
-            if *nested.get_or_insert(is_nested) != is_nested || (!is_nested && self.lengths.len() > depth + 1) {
+            if *nested.get_or_insert(is_nested) != is_nested || (!is_nested && self.lengths.len() > depth + 1)
+            {
                 return Err(self.mismatch());
             }
             if is_nested {
@@ -151,7 +148,9 @@ impl Parser<'_, '_> {
                     self.rest = &self.rest[1..];
                     break;
                 }
-                Some(c) => return Err(malformed(self.input, &format!("Unexpected array element near \"{c}\"."))),
+                Some(c) => {
+                    return Err(malformed(self.input, &format!("Unexpected array element near \"{c}\".")));
+                }
                 None => return Err(malformed(self.input, "Unexpected end of input.")),
             }
         }
@@ -280,7 +279,9 @@ fn format_element(value: &Datum, element: Type, context: &TextContext<'_>, out: 
     let shown = &out[start..];
     let plain = !shown.is_empty()
         && !shown.eq_ignore_ascii_case("null")
-        && !shown.bytes().any(|b| matches!(b, b'"' | b'\\' | b'{' | b'}' | b',') || b.is_ascii_whitespace() || b == 0x0b);
+        && !shown
+            .bytes()
+            .any(|b| matches!(b, b'"' | b'\\' | b'{' | b'}' | b',') || b.is_ascii_whitespace() || b == 0x0b);
     if !plain {
         let quoted = quote(shown);
         out.truncate(start);

@@ -123,7 +123,10 @@ fn decode_array(ty: Type, mut bytes: &[u8]) -> SqlResult<Datum> {
     if sent_element != element {
         return Err(SqlError::new(
             SqlState::DATATYPE_MISMATCH,
-            format!("binary data has array element type {} instead of expected {}", sent_element.0, element.0),
+            format!(
+                "binary data has array element type {} instead of expected {}",
+                sent_element.0, element.0
+            ),
         ));
     }
     let mut dimensions = Vec::new();
@@ -135,11 +138,18 @@ fn decode_array(ty: Type, mut bytes: &[u8]) -> SqlResult<Datum> {
         let (length, low) = (bytes.get_i32(), bytes.get_i32());
         let length = usize::try_from(length).map_err(|_| bad())?;
         low.checked_add(length.min(i32::MAX as usize) as i32).ok_or_else(bad)?;
-        total = total.checked_mul(length).filter(|total| *total <= array::MAX_ELEMENTS).ok_or_else(array::too_large)?;
+        total = total
+            .checked_mul(length)
+            .filter(|total| *total <= array::MAX_ELEMENTS)
+            .ok_or_else(array::too_large)?;
         dimensions.push((length, low));
     }
     if count == 0 || total == 0 {
-        return Ok(Datum::Array(Arc::new(ArrayValue { element, dimensions: Vec::new(), values: Vec::new() })));
+        return Ok(Datum::Array(Arc::new(ArrayValue {
+            element,
+            dimensions: Vec::new(),
+            values: Vec::new(),
+        })));
     }
     // Each element takes four bytes at least: a lying header reserves nothing.
     let mut values = Vec::with_capacity(total.min(bytes.len() / 4));
@@ -282,7 +292,10 @@ mod tests {
         let array = Datum::array(Type::INT4, vec![Datum::Int4(1), Datum::Null]);
         assert_eq!(
             encoded(&array, Type::INT4_ARRAY),
-            [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255, 255, 255, 255]
+            [
+                0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255,
+                255, 255, 255
+            ]
         );
         let numeric = Datum::Numeric(Numeric::parse("12345.67").unwrap());
         assert_eq!(encoded(&numeric, Type::NUMERIC), [0, 3, 0, 1, 0, 0, 0, 2, 0, 1, 9, 41, 26, 44]);

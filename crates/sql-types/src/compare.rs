@@ -38,8 +38,9 @@ pub fn compare(left: &Datum, right: &Datum) -> Ordering {
         (Datum::Jsonb(left), Datum::Jsonb(right)) => json::compare(left, right),
         (Datum::Oid(left), Datum::Oid(right)) => left.cmp(right),
         (Datum::Array(left), Datum::Array(right)) => compare_arrays(left, right),
-        (Datum::Record(left), Datum::Record(right)) => compare_lists(left, right)
-            .then_with(|| left.values.len().cmp(&right.values.len())),
+        (Datum::Record(left), Datum::Record(right)) => {
+            compare_lists(left, right).then_with(|| left.values.len().cmp(&right.values.len()))
+        }
         _ => compare_mixed(left, right),
     }
 }

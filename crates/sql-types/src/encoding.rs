@@ -528,7 +528,8 @@ pub fn encode_row<'a>(
     out.put_u8(ROW_VERSION);
     let mut last = 0;
     for (id, value) in columns {
-        let step = id.checked_sub(last).ok_or_else(|| SqlError::internal("columns of a row are not in order"))?;
+        let step =
+            id.checked_sub(last).ok_or_else(|| SqlError::internal("columns of a row are not in order"))?;
         put_length(step as usize, out);
         encode_value(value, out)?;
         last = id;

@@ -20,8 +20,10 @@ fn datum() -> impl Strategy<Value = (Type, Datum)> {
         any::<i32>().prop_map(|v| (Type::DATE, Datum::Date(v))),
         any::<i64>().prop_map(|v| (Type::TIMESTAMP, Datum::Timestamp(v))),
         any::<i64>().prop_map(|v| (Type::TIMESTAMPTZ, Datum::Timestamptz(v))),
-        (any::<i32>(), any::<i32>(), any::<i64>())
-            .prop_map(|(months, days, micros)| (Type::INTERVAL, Datum::Interval(Interval { months, days, micros }))),
+        (any::<i32>(), any::<i32>(), any::<i64>()).prop_map(|(months, days, micros)| (
+            Type::INTERVAL,
+            Datum::Interval(Interval { months, days, micros })
+        )),
         any::<[u8; 16]>().prop_map(|v| (Type::UUID, Datum::Uuid(v))),
         proptest::collection::vec(proptest::option::of(-3i32..3), 0..5).prop_map(|v| {
             let values = v.into_iter().map(|v| v.map_or(Datum::Null, Datum::Int4)).collect();

@@ -94,7 +94,8 @@ impl Parser<'_> {
 
     fn word(&mut self, word: &str) -> SqlResult<()> {
         let rest = &self.text[self.at..];
-        let follows = rest.as_bytes().get(word.len()).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+        let follows =
+            rest.as_bytes().get(word.len()).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
         if !rest.starts_with(word) || follows {
             return Err(self.unexpected("JSON value"));
         }
@@ -272,7 +273,9 @@ impl Parser<'_> {
                 }
                 Some(b'\\') => self.escape(&mut out)?,
                 Some(control) => {
-                    return Err(self.invalid(format!("Character with value 0x{control:02x} must be escaped.")));
+                    return Err(
+                        self.invalid(format!("Character with value 0x{control:02x} must be escaped."))
+                    );
                 }
                 None => {
                     let token = &self.text[start.saturating_sub(out.len() + 1).min(self.text.len())..];
@@ -328,17 +331,14 @@ impl Parser<'_> {
                         0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00)
                     }
                     _ => {
-                        return Err(
-                            self.invalid("Unicode high surrogate must not follow a high surrogate.".into())
-                                .with_detail("Unicode low surrogate must follow a high surrogate."),
-                        );
+                        return Err(self
+                            .invalid("Unicode high surrogate must not follow a high surrogate.".into())
+                            .with_detail("Unicode low surrogate must follow a high surrogate."));
                     }
                 }
             }
             0xdc00..=0xdfff => {
-                return Err(
-                    self.invalid("Unicode low surrogate must follow a high surrogate.".to_string()),
-                );
+                return Err(self.invalid("Unicode low surrogate must follow a high surrogate.".to_string()));
             }
             code => code,
         };
@@ -369,7 +369,9 @@ pub fn numeric_value(number: &Numeric) -> SqlResult<Value> {
     if !number.is_finite() {
         return Ok(Value::String(text));
     }
-    serde_json::from_str::<Number>(&text).map(Value::Number).map_err(|_| SqlError::internal("a number is no JSON number"))
+    serde_json::from_str::<Number>(&text)
+        .map(Value::Number)
+        .map_err(|_| SqlError::internal("a number is no JSON number"))
 }
 
 /// The number in a JSON value.
@@ -482,7 +484,11 @@ pub fn compare(left: &Value, right: &Value) -> Ordering {
             }
         }
         (Value::Array(left), Value::Array(right)) => left.len().cmp(&right.len()).then_with(|| {
-            left.iter().zip(right).map(|(l, r)| compare(l, r)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+            left.iter()
+                .zip(right)
+                .map(|(l, r)| compare(l, r))
+                .find(|order| order.is_ne())
+                .unwrap_or(Ordering::Equal)
         }),
         (Value::Object(left), Value::Object(right)) => left.len().cmp(&right.len()).then_with(|| {
             left.iter()
@@ -538,9 +544,9 @@ fn contains_all(outer: &[Value], inner: &[Value]) -> bool {
 
 fn contains_nested(outer: &Value, inner: &Value) -> bool {
     match (outer, inner) {
-        (Value::Object(outer), Value::Object(inner)) => {
-            inner.iter().all(|(key, wanted)| outer.get(key).is_some_and(|value| contains_nested(value, wanted)))
-        }
+        (Value::Object(outer), Value::Object(inner)) => inner
+            .iter()
+            .all(|(key, wanted)| outer.get(key).is_some_and(|value| contains_nested(value, wanted))),
         (Value::Array(outer), Value::Array(inner)) => contains_all(outer, inner),
         (Value::Array(_) | Value::Object(_), _) | (_, Value::Array(_) | Value::Object(_)) => false,
         (outer, inner) => compare(outer, inner).is_eq(),

@@ -3,7 +3,7 @@
 //! The catalog snapshot, plans, compiled table layouts, table and advisory locks, LISTEN/NOTIFY and
 //! the list of sessions. Nothing here is durable; all of it can be built again from the keyspace.
 
-use crate::catalog::{CatalogSnapshot, store};
+use crate::catalog::{CatalogSnapshot, Garbage, store};
 use crate::exec::kv_error;
 use crate::session::activity::Registry;
 use crate::session::locks::LockManager;
@@ -64,6 +64,10 @@ pub struct Engine {
     pub(crate) locks: LockManager,
     pub(crate) notify: NotifyHub,
     pub(crate) sessions: Registry,
+    /// The last values of sequences that this node knows of, by storage number.
+    pub(crate) sequence_values: Mutex<std::collections::HashMap<u64, i64>>,
+    /// When the engine was opened, in microseconds since 2000-01-01 UTC.
+    pub(crate) started: i64,
     next_session: AtomicU64,
 }
 
@@ -84,6 +88,8 @@ impl Engine {
             locks: LockManager::default(),
             notify: NotifyHub::default(),
             sessions: Registry::default(),
+            sequence_values: Mutex::default(),
+            started: crate::session::view::now_micros(),
             next_session: AtomicU64::new(1),
         }))
     }
@@ -167,7 +173,7 @@ impl Engine {
     }
 
     /// Clears storage that no descriptor refers to any more, in the background.
-    pub(crate) fn clear_storage(&self, storages: Vec<u64>) {
+    pub(crate) fn clear_storage(&self, storages: Vec<Garbage>) {
         if !storages.is_empty() {
             tokio::spawn(collect_garbage(self.kv.clone(), storages));
         }
@@ -180,25 +186,30 @@ fn as_oid(number: u64) -> SqlResult<Oid> {
 
 /// Clears the contents of storage numbers and then forgets that they were garbage. What fails is done
 /// when a node next reads the catalog.
-async fn collect_garbage(kv: Arc<KvClient>, storages: Vec<u64>) {
-    for storage in storages {
-        if let Err(error) = clear_one(&kv, storage).await {
-            tracing::warn!(storage, %error, "could not clear dropped data; it is done later");
+async fn collect_garbage(kv: Arc<KvClient>, storages: Vec<Garbage>) {
+    for garbage in storages {
+        if let Err(error) = clear_one(&kv, garbage).await {
+            tracing::warn!(storage = garbage.0, %error, "could not clear dropped data; it is done later");
         }
     }
 }
 
-async fn clear_one(kv: &KvClient, storage: u64) -> kv_api::KvResult<()> {
-    kv.clear_range(crate::table::codec::storage_span(storage)).await?;
+async fn clear_one(kv: &KvClient, (storage, index): Garbage) -> kv_api::KvResult<()> {
+    let span = if index == 0 {
+        crate::table::codec::storage_span(storage)
+    } else {
+        let mut prefix = bytes::BytesMut::new();
+        kv_api::encoding::encode_u64(storage, &mut prefix);
+        kv_api::encoding::encode_u64(index, &mut prefix);
+        let end = kv_api::key::prefix_end(&prefix).unwrap_or_default();
+        kv_api::Span::new(prefix.freeze(), end)
+    };
+    kv.clear_range(span).await?;
     let counter = store::sequence_key(storage);
-    let key = store::record_key(store::Section::Garbage, &[storage]);
-    loop {
-        let txn = kv.begin(TxnOptions::default());
-        txn.delete(&key)?;
-        txn.delete(&counter)?;
-        match txn.commit().await {
-            Err(error) if error.kind() == kv_api::KvErrorKind::Retry => {}
-            result => return result.map(|_| ()),
-        }
+    let key = store::record_key(store::Section::Garbage, &[storage, index]);
+    let mut done = vec![(key, None)];
+    if index == 0 {
+        done.push((counter, None));
     }
+    kv.write(&done).await
 }

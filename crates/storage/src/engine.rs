@@ -4,6 +4,7 @@
 
 use crate::error::StorageResult;
 use bytes::Bytes;
+use kv_api::Timestamp;
 use std::ops::Deref;
 
 /// A separately ordered part of the store.
@@ -129,6 +130,10 @@ pub trait Engine: Reader + Send + Sync + 'static {
     /// # Errors
     /// I/O errors.
     fn flush(&self) -> StorageResult<()>;
+
+    /// Promises that nobody reads below `floor` any more: versions that only such readers could see may
+    /// be dropped at the engine's leisure.
+    fn set_garbage_floor(&self, floor: Timestamp);
 
     /// How the engine is doing.
     fn stats(&self) -> Stats;

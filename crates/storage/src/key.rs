@@ -1,5 +1,6 @@
 //! Keys and value headers on disk.
 
+use crate::engine::Space;
 use crate::error::{StorageError, StorageResult};
 use bytes::BytesMut;
 use kv_api::Timestamp;
@@ -79,6 +80,17 @@ pub fn decode_history_version<'a>(key: &[u8], value: &'a [u8]) -> StorageResult<
 /// the version. `None` for bytes that are no such value.
 pub fn replaced_at(value: &[u8]) -> Option<Timestamp> {
     value.get(1..)?.first_chunk::<TIMESTAMP_LEN>().map(|bytes| timestamp_from(*bytes))
+}
+
+/// Whether a value of a space can be dropped when nobody reads below `floor`: a version replaced at or
+/// below it, or a tombstone below it.
+pub fn is_garbage(space: Space, value: &[u8], floor: Timestamp) -> bool {
+    match space {
+        Space::History => replaced_at(value).is_some_and(|replaced| replaced <= floor),
+        Space::Data => decode_data_value(value)
+            .is_ok_and(|version| version.value.is_none() && version.timestamp <= floor),
+        Space::Locks | Space::Meta => false,
+    }
 }
 
 fn payload_of(header: u8, payload: &[u8]) -> StorageResult<Option<&[u8]>> {

@@ -31,10 +31,6 @@
 //! * Damaged bytes yield [`StorageError::Corruption`], a full disk [`StorageError::DiskFull`]; nothing
 //!   panics on what a disk returns.
 //! * A store of another format version is refused.
-//!
-//! # Missing
-//!
-//! Garbage collection of old versions.
 
 pub mod engine;
 pub mod error;

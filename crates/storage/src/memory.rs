@@ -7,7 +7,9 @@
 
 use crate::engine::{Bounds, Cursor, Engine, Op, Pinned, Reader, Space, Stats, WriteBatch};
 use crate::error::{StorageError, StorageResult};
+use crate::key::is_garbage;
 use bytes::Bytes;
+use kv_api::Timestamp;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -123,6 +125,17 @@ impl Engine for MemoryEngine {
 
     fn flush(&self) -> StorageResult<()> {
         self.write(&WriteBatch::new(), true)
+    }
+
+    fn set_garbage_floor(&self, floor: Timestamp) {
+        // Through the durable state as well: garbage does not come back.
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        for spaces in [&mut state.visible, &mut state.durable] {
+            for space in [Space::Data, Space::History] {
+                spaces.map_mut(space).retain(|_, value| !is_garbage(space, value, floor));
+            }
+        }
     }
 
     fn stats(&self) -> Stats {

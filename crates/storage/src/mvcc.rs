@@ -11,6 +11,13 @@
 //! looks at locks, then data, then history meets every version at least once, and what is committed
 //! meanwhile is above its timestamp.
 //!
+//! # Garbage
+//!
+//! A version in the history says when it was replaced. Below the engine's garbage floor
+//! ([`crate::Engine::set_garbage_floor`]) nobody reads; compaction drops versions replaced below it and
+//! tombstones below it. A tombstone may go before the versions it hides, which is why a reader of the
+//! history looks at when a version was replaced.
+//!
 //! # Writing
 //!
 //! [`put_version`] makes a version the newest of its key and moves the one it replaces.
@@ -19,7 +26,7 @@ use crate::engine::{Bounds, Cursor, Reader, Space, WriteBatch};
 use crate::error::StorageResult;
 use crate::intent::{IntentView, VisibleIntent};
 use crate::key::{
-    decode_data_value, decode_history_version, header, history_prefix, inverted_timestamp_bytes,
+    decode_data_value, decode_history_version, header, history_prefix, inverted_timestamp_bytes, replaced_at,
     timestamp_bytes,
 };
 use bytes::{Bytes, BytesMut};
@@ -145,6 +152,10 @@ fn older_version(
     match cursor.item() {
         Some((key, value)) if key.starts_with(prefix) => {
             let found = decode_history_version(key, value)?;
+            if replaced_at(value).is_some_and(|replaced| replaced <= timestamp) {
+                // By a tombstone that garbage collection has removed since.
+                return Ok(None);
+            }
             Ok(Some(Version { timestamp: found.timestamp, value: found.value.map(Bytes::copy_from_slice) }))
         }
         _ => cursor.status().map(|()| None),

@@ -5,15 +5,23 @@
 //! blocks a file already has; that nearly halves its latency.
 //!
 //! When the disk is full RocksDB refuses writes, serves reads, and looks every few seconds whether
-//! space is back; writes then succeed again without anything being reopened.
+//! there is room for a memtable; writes then succeed again without anything being reopened.
 
 use crate::engine::{Bounds, Cursor, Engine, Op, Pinned, Reader, Space, Stats, WriteBatch};
 use crate::error::{StorageError, StorageResult};
+use crate::key::is_garbage;
+use kv_api::Timestamp;
+use parking_lot::Mutex;
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator,
-    DBRecoveryMode, DataBlockIndexType, LogLevel, Options, ReadOptions, WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactionDecision, DB,
+    DBCompressionType, DBRawIterator, DBRecoveryMode, DataBlockIndexType, LogLevel, Options, ReadOptions,
+    WriteOptions,
 };
 use std::path::Path;
+use std::sync::Arc;
+
+/// Files of the history older than this are rewritten, which drops their garbage.
+const HISTORY_REWRITE_SECONDS: u64 = 3600;
 
 /// Sizes of the RocksDB engine.
 #[derive(Clone, Debug)]
@@ -46,6 +54,7 @@ pub struct RocksEngine {
     read_options: ReadOptions,
     synced: WriteOptions,
     unsynced: WriteOptions,
+    garbage_floor: Arc<Mutex<Timestamp>>,
 }
 
 impl RocksEngine {
@@ -57,9 +66,14 @@ impl RocksEngine {
     pub fn open(path: &Path, config: &RocksConfig) -> StorageResult<Self> {
         let cache = Cache::new_lru_cache(config.block_cache_bytes);
         let options = database_options(config);
+        let garbage_floor = Arc::new(Mutex::new(Timestamp::MIN));
         let families = Space::ALL
             .iter()
-            .map(|space| ColumnFamilyDescriptor::new(space.name(), space_options(*space, config, &cache)))
+            .map(|space| {
+                let mut options = space_options(*space, config, &cache);
+                drop_garbage(*space, &mut options, &garbage_floor);
+                ColumnFamilyDescriptor::new(space.name(), options)
+            })
             .chain([ColumnFamilyDescriptor::new("default", Options::default())]);
         let db = DB::open_cf_descriptors(&options, path, families).map_err(open_error)?;
         for space in Space::ALL {
@@ -73,7 +87,19 @@ impl RocksEngine {
             read_options: ReadOptions::default(),
             synced,
             unsynced: WriteOptions::default(),
+            garbage_floor,
         })
+    }
+
+    /// Rewrites all files, which drops deleted data and garbage at once. Blocks for as long as it takes.
+    ///
+    /// # Errors
+    /// If a space is missing.
+    pub fn compact(&self) -> StorageResult<()> {
+        for space in Space::ALL {
+            self.db.compact_range_cf(family(&self.db, space)?, None::<&[u8]>, None::<&[u8]>);
+        }
+        Ok(())
     }
 
     fn sum(&self, property: &rocksdb::properties::PropName) -> u64 {
@@ -132,11 +158,27 @@ fn space_options(space: Space, config: &RocksConfig, cache: &Cache) -> Options {
             options.set_memtable_prefix_bloom_ratio(0.05);
             options.set_write_buffer_size(config.memtable_bytes);
         }
-        Space::History => options.set_write_buffer_size(config.memtable_bytes),
+        Space::History => {
+            options.set_write_buffer_size(config.memtable_bytes);
+            options.set_periodic_compaction_seconds(HISTORY_REWRITE_SECONDS);
+        }
         Space::Meta => options.set_write_buffer_size(config.memtable_bytes.min(4 << 20)),
     }
     options.set_block_based_table_factory(&table);
     options
+}
+
+/// Lets compaction drop what nobody can read any more.
+fn drop_garbage(space: Space, options: &mut Options, floor: &Arc<Mutex<Timestamp>>) {
+    if !matches!(space, Space::Data | Space::History) {
+        return;
+    }
+    let floor = Arc::clone(floor);
+    options.set_compaction_filter("garbage", move |_level, _key, value: &[u8]| {
+        // Copied out first: the lock is held for two loads.
+        let floor = *floor.lock();
+        if is_garbage(space, value, floor) { CompactionDecision::Remove } else { CompactionDecision::Keep }
+    });
 }
 
 fn family(db: &DB, space: Space) -> StorageResult<&ColumnFamily> {
@@ -215,6 +257,11 @@ impl Engine for RocksEngine {
             self.db.flush_cf(family(&self.db, space)?).map_err(engine_error)?;
         }
         Ok(())
+    }
+
+    fn set_garbage_floor(&self, floor: Timestamp) {
+        let mut present = self.garbage_floor.lock();
+        *present = (*present).max(floor);
     }
 
     fn stats(&self) -> Stats {

@@ -172,7 +172,9 @@ impl DataDir {
         create(&root)?;
         check_owner(&root)?;
         let lock = lock(&root).map_err(|failure| {
-            failure.hint("Use the running demo, or keep data of your own with \"dormouse start --data-dir DIR\".")
+            failure.hint(
+                "Use the running demo, or keep data of your own with \"dormouse start --data-dir DIR\".",
+            )
         })?;
         empty(&root)?;
         let data_dir = Self { paths: Paths::new(root), _lock: lock };
@@ -199,7 +201,8 @@ impl DataDir {
         for directory in ["certs", "kv", "run", "logs"] {
             create(&root.join(directory))?;
         }
-        // What an earlier run announced is no longer true.
+        // Nobody is left who uses what an earlier run left there, and what it announced is not true.
+        empty(&self.paths.run())?;
         match fs::remove_file(self.paths.addresses()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Failure::io("remove", &self.paths.addresses(), &error));

@@ -96,6 +96,10 @@ mod tests {
         let names = ["db.example.org".to_owned()];
         assert_eq!(create_certificates(directory.path(), &names).unwrap(), ["server"]);
         std::fs::remove_file(directory.path().join("ca.pem")).unwrap();
-        assert_eq!(create_certificates(directory.path(), &[]).unwrap().len(), 6, "nothing fits a new authority");
+        assert_eq!(
+            create_certificates(directory.path(), &[]).unwrap().len(),
+            6,
+            "nothing fits a new authority"
+        );
     }
 }

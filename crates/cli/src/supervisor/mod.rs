@@ -23,8 +23,8 @@ use crate::duration::IdleTimeout;
 use crate::error::{Failure, Outcome};
 use crate::output;
 use child::{Child, Role};
-pub(crate) use reaper::parent;
 use process::lifeline;
+pub(crate) use reaper::parent;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -59,8 +59,32 @@ pub(crate) struct Supervisor {
     lifeline: lifeline::Supervisor,
     children: Vec<Child>,
     ended: SignalStream,
+    wishes: Wishes,
+}
+
+/// The wish that everything ends, however it is expressed.
+struct Wishes {
     terminate: SignalStream,
     interrupt: SignalStream,
+    hangup: SignalStream,
+}
+
+impl Wishes {
+    fn watch() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
 }
 
 impl Supervisor {
@@ -72,14 +96,12 @@ impl Supervisor {
             std::io::Result::Ok((
                 lifeline::Supervisor::new()?,
                 signal(SignalKind::child())?,
-                signal(SignalKind::terminate())?,
-                signal(SignalKind::interrupt())?,
+                Wishes::watch()?,
             ))
         };
-        let (lifeline, ended, terminate, interrupt) =
+        let (lifeline, ended, wishes) =
             prepared().map_err(|error| Failure::new(format!("cannot start processes: {error}")))?;
-        let mut supervisor =
-            Self { data_dir, options, lifeline, children: Vec::new(), ended, terminate, interrupt };
+        let mut supervisor = Self { data_dir, options, lifeline, children: Vec::new(), ended, wishes };
         let started = supervisor.start_all().await;
         if let Err(failure) = started {
             supervisor.end_all().await;
@@ -105,19 +127,21 @@ impl Supervisor {
             // In this order: a child that failed has announced why before it ended.
             let ended = reaper::reap();
             let Some(child) = self.children.last_mut() else { return Ok(()) };
-            let serving = child.look_for_announcement()?;
+            let serving = child.look_for_announcement();
+            let mut lost = Ok(());
             for (pid, status) in ended {
                 if let Some(child) = self.children.iter_mut().find(|child| child.pid() == Some(pid)) {
                     child.has_ended();
-                    return Err(child.end_as_failure(&status));
+                    lost = Err(child.end_as_failure(&status));
                 }
             }
+            let serving = serving?;
+            lost?;
             if serving {
                 return Ok(());
             }
             tokio::select! {
-                _ = self.terminate.recv() => return Err(Failure::new("interrupted")),
-                _ = self.interrupt.recv() => return Err(Failure::new("interrupted")),
+                () = self.wishes.recv() => return Err(Failure::new("interrupted")),
                 () = tokio::time::sleep(POLL) => {}
             }
         }
@@ -201,8 +225,7 @@ impl Supervisor {
                 }
             };
             tokio::select! {
-                _ = self.terminate.recv() => break,
-                _ = self.interrupt.recv() => break,
+                () = self.wishes.recv() => break,
                 _ = self.ended.recv() => {}
                 () = start_due => {}
             }
@@ -224,7 +247,7 @@ impl Supervisor {
         for (pid, status) in reaper::reap() {
             // Others are SQL nodes that outlived a control process.
             if let Some(child) = self.children.iter_mut().find(|child| child.pid() == Some(pid)) {
-                eprintln!("{} ended ({status}); starting it again", child.role().title());
+                output::note(format_args!("{} ended ({status}); starting it again", child.role().title()));
                 child.has_ended();
                 child.plan_start(Instant::now());
             }
@@ -244,7 +267,7 @@ impl Supervisor {
                 self.children.get_mut(index).map_or(Ok(()), |child| child.start(&arguments, fd))
             });
             if let Err(failure) = started {
-                eprintln!("cannot start {}: {}", role.title(), failure.message());
+                output::note(format_args!("cannot start {}: {}", role.title(), failure.message()));
                 if let Some(child) = self.children.get_mut(index) {
                     child.plan_start(now);
                 }
@@ -286,19 +309,18 @@ impl Supervisor {
         let mut killed = false;
         while !pids.is_empty() {
             for (pid, _) in reaper::reap() {
-                pids.retain(|waited| *waited != pid);
                 if let Some(child) = self.children.iter_mut().find(|child| child.pid() == Some(pid)) {
                     child.has_ended();
                 }
             }
+            pids.retain(|pid| reaper::is_child(*pid));
             if Instant::now() >= patience && !killed {
                 killed = true;
                 pids.iter().for_each(|pid| reaper::send(*pid, Signal::KILL));
             }
             tokio::select! {
                 _ = self.ended.recv() => {}
-                _ = self.interrupt.recv() => patience = Instant::now(),
-                _ = self.terminate.recv() => patience = Instant::now(),
+                () = self.wishes.recv() => patience = Instant::now(),
                 () = tokio::time::sleep(POLL) => {}
             }
         }

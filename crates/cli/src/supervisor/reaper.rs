@@ -31,12 +31,16 @@ pub(super) fn send(pid: u32, signal: Signal) {
     }
 }
 
+/// Whether a process is a child that was not reaped yet.
+pub(super) fn is_child(pid: u32) -> bool {
+    parent(pid) == Some(std::process::id())
+}
+
 /// All children of this process.
 pub(super) fn children() -> Vec<u32> {
-    let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| parent(*pid) == Some(own)).collect()
+    pids.filter(|pid| is_child(*pid)).collect()
 }
 
 /// The parent of a process.

@@ -61,7 +61,9 @@ impl KvStore {
 
     async fn try_insert(&self, record: &TenantRecord) -> Result<Attempt<bool>, DirectoryError> {
         let txn = self.begin();
-        if let Some(found) = txn.get(&name_key(&record.name), LockStrength::Exclusive).await.map_err(failed)? {
+        if let Some(found) =
+            txn.get(&name_key(&record.name), LockStrength::Exclusive).await.map_err(failed)?
+        {
             txn.rollback().await;
             // Its own, if an earlier attempt was committed after all.
             return Ok(Attempt::Done(decode(&found)?.id == record.id));
@@ -103,7 +105,12 @@ impl KvStore {
         commit(&txn, ()).await
     }
 
-    async fn scan(&self, start: Bytes, prefix: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>, DirectoryError> {
+    async fn scan(
+        &self,
+        start: Bytes,
+        prefix: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, DirectoryError> {
         let txn = self.begin();
         let mut span = Span::new(start, prefix_end(prefix).unwrap_or_default());
         let mut rows = Vec::new();
@@ -134,7 +141,11 @@ impl TenantStore for KvStore {
         settle(|| self.try_insert(record), |now, _| now).await
     }
 
-    async fn update(&self, name: &str, settings: TenantSettings) -> Result<Option<TenantRecord>, DirectoryError> {
+    async fn update(
+        &self,
+        name: &str,
+        settings: TenantSettings,
+    ) -> Result<Option<TenantRecord>, DirectoryError> {
         settle(|| self.try_update(name, &settings), |now, _| now).await
     }
 

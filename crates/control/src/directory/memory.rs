@@ -35,7 +35,11 @@ impl TenantStore for MemoryStore {
         Ok(true)
     }
 
-    async fn update(&self, name: &str, settings: TenantSettings) -> Result<Option<TenantRecord>, DirectoryError> {
+    async fn update(
+        &self,
+        name: &str,
+        settings: TenantSettings,
+    ) -> Result<Option<TenantRecord>, DirectoryError> {
         let mut inner = self.0.lock();
         let Some(record) = inner.records.get_mut(name) else { return Ok(None) };
         record.settings = settings;

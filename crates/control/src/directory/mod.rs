@@ -23,7 +23,10 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// How long the store may take for one answer. Who waits for a tenant is told then.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Records remembered: well under a megabyte.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
@@ -58,7 +61,11 @@ pub trait TenantStore: Send + Sync {
     /// Adds a record; `false` if its name is taken.
     async fn insert(&self, record: &TenantRecord) -> Result<bool, DirectoryError>;
     /// Changes the settings of a tenant; `None` if there is none of this name.
-    async fn update(&self, name: &str, settings: TenantSettings) -> Result<Option<TenantRecord>, DirectoryError>;
+    async fn update(
+        &self,
+        name: &str,
+        settings: TenantSettings,
+    ) -> Result<Option<TenantRecord>, DirectoryError>;
     /// Takes a tenant out and notes that its data is to be removed; `None` if there is none.
     async fn remove(&self, name: &str) -> Result<Option<TenantRecord>, DirectoryError>;
     /// The record of a name.
@@ -73,6 +80,12 @@ pub trait TenantStore: Send + Sync {
     async fn remove_data(&self, id: u64) -> Result<(), DirectoryError>;
 }
 
+/// Waits for the store, but not for ever. What it was asked may still happen after that.
+async fn bounded<T>(answer: impl Future<Output = Result<T, DirectoryError>>) -> Result<T, DirectoryError> {
+    let unavailable = |_| DirectoryError::Unavailable("the KV node does not answer in time".into());
+    tokio::time::timeout(PATIENCE, answer).await.map_err(unavailable)?
+}
+
 /// A tenant that was just created, with the only copy of its password.
 pub struct Created {
     /// What is kept.
@@ -81,16 +94,23 @@ pub struct Created {
     pub password: String,
 }
 
+/// Records that were read or written here.
+struct Remembered {
+    records: LruCache<Box<str>, Arc<TenantRecord>>,
+    /// Counts changes and removals: what was read from the store before one of them may be outdated.
+    changes: u64,
+}
+
 /// The directory.
 pub struct Directory {
     store: Box<dyn TenantStore>,
-    remembered: Mutex<LruCache<Box<str>, Arc<TenantRecord>>>,
+    remembered: Mutex<Remembered>,
 }
 
 impl Directory {
     /// A directory that remembers nothing yet.
     pub fn new(store: Box<dyn TenantStore>) -> Self {
-        Self { store, remembered: Mutex::new(LruCache::new(REMEMBERED)) }
+        Self { store, remembered: Mutex::new(Remembered { records: LruCache::new(REMEMBERED), changes: 0 }) }
     }
 
     /// Creates a tenant.
@@ -105,12 +125,12 @@ impl Directory {
     ) -> Result<Created, DirectoryError> {
         let name = TenantName::parse(name)?;
         // Asked first so that a failing `create` in a loop uses up no numbers.
-        if self.store.by_name(name.as_str()).await?.is_some() {
+        if bounded(self.store.by_name(name.as_str())).await?.is_some() {
             return Err(DirectoryError::Exists(name.to_string()));
         }
         let password = password::random_password();
         let record = TenantRecord {
-            id: self.store.next_id().await?,
+            id: bounded(self.store.next_id()).await?,
             name: name.to_string(),
             created_unix_s,
             catalog_version: CATALOG_VERSION,
@@ -118,10 +138,13 @@ impl Directory {
             owner_verifier: password::verifier(&password),
             settings,
         };
-        if !self.store.insert(&record).await? {
+        let seen = self.changes();
+        if !bounded(self.store.insert(&record)).await? {
             return Err(DirectoryError::Exists(record.name));
         }
-        Ok(Created { record: self.remember(record), password })
+        let record = Arc::new(record);
+        self.remember(&record, seen);
+        Ok(Created { record, password })
     }
 
     /// The tenant of a name.
@@ -129,13 +152,19 @@ impl Directory {
     /// # Errors
     /// `Unknown`, or the store's.
     pub async fn get(&self, name: &str) -> Result<Arc<TenantRecord>, DirectoryError> {
-        if let Some(record) = self.remembered.lock().get(name) {
+        if let Some(record) = self.remembered.lock().records.get(name) {
             return Ok(Arc::clone(record));
         }
         let unknown = || DirectoryError::Unknown(name.to_owned());
         TenantName::parse(name).map_err(|_| unknown())?;
-        let record = self.store.by_name(name).await?.ok_or_else(unknown)?;
-        Ok(self.remember(record))
+        loop {
+            let seen = self.changes();
+            let record = Arc::new(bounded(self.store.by_name(name)).await?.ok_or_else(unknown)?);
+            // A tenant that was dropped while its record was on its way must not be woken.
+            if self.remember(&record, seen) {
+                return Ok(record);
+            }
+        }
     }
 
     /// The tenant of a number, if there is one.
@@ -143,19 +172,23 @@ impl Directory {
     /// # Errors
     /// The store's.
     pub async fn by_id(&self, id: u64) -> Result<Option<Arc<TenantRecord>>, DirectoryError> {
-        Ok(self.store.by_id(id).await?.map(Arc::new))
+        Ok(bounded(self.store.by_id(id)).await?.map(Arc::new))
     }
 
     /// Changes a tenant's settings.
     ///
     /// # Errors
     /// `Unknown`, or the store's.
-    pub async fn set(&self, name: &str, settings: TenantSettings) -> Result<Arc<TenantRecord>, DirectoryError> {
-        let updated = self.store.update(name, settings).await;
+    pub async fn set(
+        &self,
+        name: &str,
+        settings: TenantSettings,
+    ) -> Result<Arc<TenantRecord>, DirectoryError> {
+        let updated = bounded(self.store.update(name, settings)).await;
         // Whether a failed change took effect may be unknown; the next reader asks.
-        self.remembered.lock().pop(name);
+        self.forget(name);
         let record = updated?.ok_or_else(|| DirectoryError::Unknown(name.to_owned()))?;
-        Ok(self.remember(record))
+        Ok(Arc::new(record))
     }
 
     /// Takes a tenant out of the directory. Its data is still to be removed.
@@ -163,8 +196,8 @@ impl Directory {
     /// # Errors
     /// `Unknown`, or the store's.
     pub async fn remove(&self, name: &str) -> Result<TenantRecord, DirectoryError> {
-        let removed = self.store.remove(name).await;
-        self.remembered.lock().pop(name);
+        let removed = bounded(self.store.remove(name)).await;
+        self.forget(name);
         removed?.ok_or_else(|| DirectoryError::Unknown(name.to_owned()))
     }
 
@@ -173,7 +206,7 @@ impl Directory {
     /// # Errors
     /// The store's.
     pub async fn list(&self, after: &str, limit: usize) -> Result<Vec<TenantRecord>, DirectoryError> {
-        self.store.list(after, limit).await
+        bounded(self.store.list(after, limit)).await
     }
 
     /// Tenants that were dropped and whose data is still there.
@@ -181,7 +214,7 @@ impl Directory {
     /// # Errors
     /// The store's.
     pub async fn unfinished_drops(&self) -> Result<Vec<u64>, DirectoryError> {
-        self.store.dropped().await
+        bounded(self.store.dropped()).await
     }
 
     /// Removes the data of a dropped tenant. No process may serve it any more.
@@ -192,10 +225,24 @@ impl Directory {
         self.store.remove_data(id).await
     }
 
-    fn remember(&self, record: TenantRecord) -> Arc<TenantRecord> {
-        let record = Arc::new(record);
-        self.remembered.lock().put(record.name.as_str().into(), Arc::clone(&record));
-        record
+    fn changes(&self) -> u64 {
+        self.remembered.lock().changes
+    }
+
+    /// Remembers a record unless something was changed since `seen`; whether it did.
+    fn remember(&self, record: &Arc<TenantRecord>, seen: u64) -> bool {
+        let mut remembered = self.remembered.lock();
+        let current = remembered.changes == seen;
+        if current {
+            remembered.records.put(record.name.as_str().into(), Arc::clone(record));
+        }
+        current
+    }
+
+    fn forget(&self, name: &str) {
+        let mut remembered = self.remembered.lock();
+        remembered.changes += 1;
+        remembered.records.pop(name);
     }
 }
 
@@ -244,6 +291,16 @@ mod tests {
         assert_eq!(directory.get("app").await.unwrap().settings, settings);
         let unknown = directory.set("other", settings).await;
         assert_eq!(unknown, Err(DirectoryError::Unknown("other".into())));
+    }
+
+    #[tokio::test]
+    async fn what_was_read_before_a_removal_is_not_remembered_after_it() {
+        let directory = directory();
+        let created = directory.create("app", TenantSettings::default(), 7).await.unwrap();
+        let seen = directory.changes();
+        directory.remove("app").await.unwrap();
+        assert!(!directory.remember(&created.record, seen));
+        assert_eq!(directory.get("app").await, Err(DirectoryError::Unknown("app".into())));
     }
 
     #[tokio::test]

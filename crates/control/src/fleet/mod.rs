@@ -33,8 +33,8 @@
 //! * A tenant has at most one node. A node that was told to end still counts until its process has
 //!   ended.
 //! * A node that had a tenant is never given another.
-//! * After a restart of control, nodes that were running before are expected back ([`Fleet::expect`]);
-//!   until all are back or their time is up, no tenant is woken, because it may be running already.
+//! * After a restart of control, nodes that were running before are expected back ([`Fleet::expect`]).
+//!   A tenant one of them served is not woken until that node is back or its time is up.
 //! * Everything is bounded: nodes, nodes starting, tenants waking, clients waiting for one.
 
 mod model;
@@ -49,7 +49,7 @@ pub use model::{
 
 use crate::record::TenantRecord;
 use pool::PoolView;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Who waits, and until when.
@@ -137,7 +137,8 @@ pub struct Fleet<W> {
     tenants: HashMap<u64, Tenant<W>>,
     /// Tenants that wait for a node, first come first served.
     queue: VecDeque<u64>,
-    expected: HashSet<NodeName>,
+    /// Nodes that will come back, and the tenants they served.
+    expected: HashMap<NodeName, Option<u64>>,
     expected_until: Moment,
     next_number: u64,
     start_failures: u32,
@@ -155,7 +156,7 @@ impl<W> Fleet<W> {
             nodes: HashMap::new(),
             tenants: HashMap::new(),
             queue: VecDeque::new(),
-            expected: HashSet::new(),
+            expected: HashMap::new(),
             expected_until: Moment::ZERO,
             next_number: first_number,
             start_failures: 0,
@@ -171,8 +172,9 @@ impl<W> Fleet<W> {
         std::mem::take(&mut self.effects)
     }
 
-    /// Nodes that an earlier control process left behind and that will register again.
-    pub fn expect(&mut self, nodes: impl IntoIterator<Item = NodeName>, until: Moment) {
+    /// Nodes that an earlier control process left behind and that will register again, with the
+    /// tenants they served.
+    pub fn expect(&mut self, nodes: impl IntoIterator<Item = (NodeName, Option<u64>)>, until: Moment) {
         self.expected.extend(nodes);
         self.expected_until = until;
     }
@@ -229,7 +231,7 @@ impl<W> Fleet<W> {
         let adopted = match self.nodes.get(&name) {
             Some(Node { state: NodeState::Starting, .. }) => false,
             Some(_) => return Err(RegisterError::Duplicate),
-            None if !self.expected.contains(&name) => return Err(RegisterError::Unknown),
+            None if !self.expected.contains_key(&name) => return Err(RegisterError::Unknown),
             None => true,
         };
         let state = match &tenant {
@@ -276,7 +278,9 @@ impl<W> Fleet<W> {
         self.queue.retain(|queued| *queued != id);
         let state = TenantState::Running { node: Arc::clone(&node) };
         let waiters = match self.tenants.insert(id, Tenant { record, state }).map(|before| before.state) {
-            Some(TenantState::Waking(Waking { waiters, .. }) | TenantState::Suspending { waiters, .. }) => waiters,
+            Some(TenantState::Waking(Waking { waiters, .. }) | TenantState::Suspending { waiters, .. }) => {
+                waiters
+            }
             _ => Vec::new(),
         };
         for waiter in waiters {
@@ -365,9 +369,9 @@ impl<W> Fleet<W> {
                 self.effects.push(Effect::Gone(Arc::clone(name)));
                 self.begin_suspend(id, name, End::Kill, now);
             }
-            NodeState::Suspending(_) | NodeState::Starting | NodeState::Warm | NodeState::Ending(_) => {
-                self.kill(name, now);
-            }
+            // It was told to end and takes its leave; a deadline is set.
+            NodeState::Suspending(_) | NodeState::Ending(_) => {}
+            NodeState::Starting | NodeState::Warm => self.kill(name, now),
         }
         self.schedule(now);
     }
@@ -389,7 +393,8 @@ impl<W> Fleet<W> {
     fn slept(&mut self, id: u64, name: &NodeName, now: Moment) {
         self.effects.push(Effect::Gone(Arc::clone(name)));
         self.effects.push(Effect::Slept);
-        if let Some(Tenant { record, state: TenantState::Suspending { waiters, .. } }) = self.tenants.remove(&id)
+        if let Some(Tenant { record, state: TenantState::Suspending { waiters, .. } }) =
+            self.tenants.remove(&id)
             && !waiters.is_empty()
         {
             self.insert_waking(&record, waiters, now);
@@ -407,7 +412,9 @@ impl<W> Fleet<W> {
 
     /// One attempt to wake a tenant failed: it is tried again later, or given up.
     fn attempt_failed(&mut self, id: u64, message: &str, now: Moment) {
-        let Some(Tenant { state: TenantState::Waking(waking), .. }) = self.tenants.get_mut(&id) else { return };
+        let Some(Tenant { state: TenantState::Waking(waking), .. }) = self.tenants.get_mut(&id) else {
+            return;
+        };
         waking.attempts += 1;
         waking.last_error = Some(message.to_owned());
         waking.not_before = now + pool::backoff(waking.attempts);
@@ -424,7 +431,9 @@ impl<W> Fleet<W> {
         self.queue.retain(|queued| *queued != id);
         let Some(tenant) = self.tenants.remove(&id) else { return };
         self.effects.push(Effect::NotWoken);
-        if let TenantState::Waking(Waking { waiters, .. }) | TenantState::Suspending { waiters, .. } = tenant.state {
+        if let TenantState::Waking(Waking { waiters, .. }) | TenantState::Suspending { waiters, .. } =
+            tenant.state
+        {
             for waiter in waiters {
                 self.effects.push(Effect::Answer(waiter.token, Err(error.clone())));
             }
@@ -471,7 +480,9 @@ impl<W> Fleet<W> {
         let node = match self.tenants.get(&id).map(|tenant| &tenant.state) {
             None => return,
             Some(TenantState::Waking(Waking { node, .. })) => node.clone(),
-            Some(TenantState::Running { node } | TenantState::Suspending { node, .. }) => Some(Arc::clone(node)),
+            Some(TenantState::Running { node } | TenantState::Suspending { node, .. }) => {
+                Some(Arc::clone(node))
+            }
         };
         self.give_up(id, &WakeError::Dropped);
         if let Some(name) = node {
@@ -516,7 +527,7 @@ impl<W> Fleet<W> {
 
     fn expire_expected(&mut self, now: Moment) {
         if now >= self.expected_until {
-            self.effects.extend(self.expected.drain().map(Effect::Kill));
+            self.effects.extend(self.expected.drain().map(|(node, _)| Effect::Kill(node)));
         }
     }
 
@@ -532,7 +543,9 @@ impl<W> Fleet<W> {
                 continue;
             }
             let error = match reason.or(self.last_start_error.as_ref()) {
-                Some(reason) => WakeError::Unavailable(format!("the tenant did not wake up in time: {reason}")),
+                Some(reason) => {
+                    WakeError::Unavailable(format!("the tenant did not wake up in time: {reason}"))
+                }
                 None => WakeError::Unavailable("the tenant did not wake up in time".into()),
             };
             let (late, rest) = std::mem::take(waiters).into_iter().partition(|waiter| waiter.deadline <= now);
@@ -602,7 +615,8 @@ impl<W> Fleet<W> {
 
     /// When [`Fleet::tick`] has something to do next. Right after a tick, that is in the future.
     pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
-        let nodes = self.nodes.values().flat_map(|n| [self.node_deadline(n), self.idle_deadline(n)]).flatten();
+        let nodes =
+            self.nodes.values().flat_map(|n| [self.node_deadline(n), self.idle_deadline(n)]).flatten();
         let waiters = self.tenants.values().filter_map(|tenant| match &tenant.state {
             TenantState::Running { .. } => None,
             TenantState::Waking(Waking { waiters, .. }) | TenantState::Suspending { waiters, .. } => {
@@ -630,9 +644,6 @@ impl<W> Fleet<W> {
 
     /// Gives warm nodes to waiting tenants and starts nodes that are missing.
     fn schedule(&mut self, now: Moment) {
-        if !self.expected.is_empty() && now < self.expected_until {
-            return;
-        }
         self.assign_warm(now);
         self.start_missing(now);
         self.make_room(now);
@@ -641,10 +652,11 @@ impl<W> Fleet<W> {
     fn assign_warm(&mut self, now: Moment) {
         let mut later = VecDeque::new();
         while let Some(id) = self.queue.pop_front() {
-            let Some(Tenant { record, state: TenantState::Waking(waking) }) = self.tenants.get_mut(&id) else {
+            let Some(Tenant { record, state: TenantState::Waking(waking) }) = self.tenants.get_mut(&id)
+            else {
                 continue;
             };
-            if waking.not_before > now {
+            if waking.not_before > now || self.expected.values().any(|served| *served == Some(id)) {
                 later.push_back(id);
                 continue;
             }
@@ -670,8 +682,9 @@ impl<W> Fleet<W> {
         let view = PoolView {
             target: self.limits.pool,
             warm: self.count(NodeState::Warm),
-            starting: self.count(NodeState::Starting),
-            waiting: self.queue.len(),
+            starting: self.count(NodeState::Starting)
+                + self.expected.values().filter(|t| t.is_none()).count(),
+            waiting: self.queue.iter().filter(|id| !self.is_expected(**id)).count(),
             nodes: self.nodes.len(),
             max_nodes: self.limits.max_nodes,
             max_starting: self.limits.max_starting,
@@ -692,6 +705,11 @@ impl<W> Fleet<W> {
             self.nodes.insert(Arc::clone(&name), node);
             self.effects.push(Effect::Start(name));
         }
+    }
+
+    /// Whether a tenant may be running on a node that is yet to come back.
+    fn is_expected(&self, id: u64) -> bool {
+        self.expected.values().any(|served| *served == Some(id))
     }
 
     /// With all nodes taken and tenants waiting, the tenant that has been idle longest gives way.

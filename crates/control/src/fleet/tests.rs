@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::{CATALOG_VERSION, OWNER_ROLE, TenantSettings};
+use std::time::Duration;
 
 type TestFleet = Fleet<u32>;
 
@@ -46,7 +47,12 @@ fn name(number: u32) -> NodeName {
     format!("sql-{number}").into()
 }
 
-fn register(fleet: &mut TestFleet, number: u32, tenant: Option<u64>, now: Moment) -> Result<(), RegisterError> {
+fn register(
+    fleet: &mut TestFleet,
+    number: u32,
+    tenant: Option<u64>,
+    now: Moment,
+) -> Result<(), RegisterError> {
     let node = name(number);
     let address = format!("unix:/{node}").into();
     fleet.register(Registration { node, pid: number, address, tenant: tenant.map(record) }, now)
@@ -204,6 +210,17 @@ fn who_asks_while_a_tenant_is_suspended_gets_the_next_node() {
 }
 
 #[test]
+fn a_node_that_takes_its_leave_is_not_killed() {
+    let mut fleet = running();
+    fleet.suspend(7, false, at(100));
+    fleet.take_effects();
+    fleet.lost(&name(1), at(101));
+    assert!(!fleet.take_effects().contains(&Effect::Kill(name(1))));
+    fleet.exited(&name(1), "exit status: 0", at(102));
+    assert_eq!(fleet.tenant(7), TenantStatus::Suspended);
+}
+
+#[test]
 fn a_node_that_does_not_end_is_killed() {
     let mut fleet = running();
     fleet.suspend(7, false, at(100));
@@ -319,17 +336,19 @@ fn a_dropped_tenant_is_gone_for_who_waits_and_its_node_stops() {
 
 #[test]
 fn nodes_of_an_earlier_control_process_are_adopted_before_anything_is_woken() {
-    let mut fleet = fleet();
-    fleet.expect([name(1), name(2), name(3)], at(3_000));
+    let mut fleet = TestFleet::new(limits(), 10);
+    fleet.expect([(name(1), Some(7)), (name(2), None), (name(3), Some(8))], at(3_000));
     fleet.resolve(&record(7), 1, at(1));
     fleet.tick(at(2));
-    assert_eq!(fleet.take_effects(), [], "tenant 7 may be running already");
+    assert_eq!(fleet.take_effects(), [], "tenant 7 may be running already, and a warm node will come");
+    fleet.resolve(&record(9), 2, at(3));
+    assert_eq!(fleet.take_effects(), [Effect::Start("sql-10".into())], "others need not wait");
     register(&mut fleet, 1, Some(7), at(100)).unwrap();
     assert_eq!(routed(&fleet.take_effects(), 1), (7, "sql-1".into()));
     register(&mut fleet, 2, None, at(110)).unwrap();
+    assert_eq!(fleet.take_effects(), [Effect::Assign { node: name(2), tenant: record(9) }]);
     fleet.tick(at(3_000));
     assert_eq!(fleet.take_effects(), [Effect::Kill(name(3))], "one did not come back");
-    assert_eq!(fleet.nodes().len(), 2);
 }
 
 #[test]
@@ -337,7 +356,7 @@ fn registrations_nobody_asked_for_are_refused() {
     let mut fleet = running();
     assert_eq!(register(&mut fleet, 1, None, at(50)), Err(RegisterError::Duplicate));
     assert_eq!(register(&mut fleet, 99, None, at(50)), Err(RegisterError::Unknown));
-    fleet.expect([name(50)], at(3_000));
+    fleet.expect([(name(50), Some(7))], at(3_000));
     assert_eq!(register(&mut fleet, 50, Some(7), at(60)), Err(RegisterError::ServedElsewhere));
 }
 

@@ -23,21 +23,22 @@ impl ApiError {
     }
 
     pub fn unauthorized() -> Self {
-        let hint = "Send \"Authorization: Bearer TOKEN\" with the token in admin.token of the data directory.";
+        let hint =
+            "Send \"Authorization: Bearer TOKEN\" with the token in admin.token of the data directory.";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "a valid bearer token is needed", hint)
     }
 
     pub fn not_found(message: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", message, "See docs/http-api.md for the paths there are.")
+        Self::new(StatusCode::NOT_FOUND, "not_found", message, "GET /api/v1/ lists the paths there are.")
     }
 
     pub fn method_not_allowed() -> Self {
-        let hint = "See docs/http-api.md for the methods of each path.";
+        let hint = "GET /api/v1/ lists the methods of each path.";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path has no such method", hint)
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {
-        let hint = "See docs/http-api.md for the fields of each request.";
+        let hint = "GET /api/v1/ lists the fields of each request.";
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message, hint)
     }
 }
@@ -52,7 +53,9 @@ impl From<ControlError> for ApiError {
                 "busy",
                 "Close the connections, or suspend with force to disconnect them.",
             ),
-            ControlError::Ending => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Try again in a moment."),
+            ControlError::Ending => {
+                (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Try again in a moment.")
+            }
             ControlError::Wake(WakeError::Dropped) => {
                 (StatusCode::NOT_FOUND, "unknown_tenant", "It was dropped while you waited.")
             }
@@ -87,12 +90,16 @@ impl From<DirectoryError> for ApiError {
             DirectoryError::Unknown(_) => {
                 (StatusCode::NOT_FOUND, "unknown_tenant", "\"dormouse tenant list\" shows which there are.")
             }
-            DirectoryError::Unavailable(_) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Is the KV node running? Try again in a moment.")
-            }
-            DirectoryError::Full(_) => {
-                (StatusCode::INSUFFICIENT_STORAGE, "disk_full", "Make room on the disk of the data directory.")
-            }
+            DirectoryError::Unavailable(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable",
+                "Is the KV node running? Try again in a moment.",
+            ),
+            DirectoryError::Full(_) => (
+                StatusCode::INSUFFICIENT_STORAGE,
+                "disk_full",
+                "Make room on the disk of the data directory.",
+            ),
             DirectoryError::Failed(_) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "failed", "The log of the KV node says more.")
             }

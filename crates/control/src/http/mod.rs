@@ -10,13 +10,14 @@ mod nodes;
 mod tenants;
 
 use crate::service::Control;
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
 use error::ApiError;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -39,6 +40,7 @@ type Shared = State<Arc<Api>>;
 /// All routes.
 pub(crate) fn router(api: Arc<Api>) -> Router {
     let v1 = Router::new()
+        .route("/", get(overview))
         .merge(tenants::routes())
         .merge(nodes::routes())
         .fallback(async || ApiError::not_found("there is nothing at this path"))
@@ -72,6 +74,24 @@ async fn count(State(api): Shared, request: Request, next: Next) -> Response {
 async fn metrics(State(api): Shared) -> String {
     api.control.refresh_gauges();
     process::metrics::render()
+}
+
+/// What the API offers.
+async fn overview() -> Json<Value> {
+    let settings =
+        "idle_timeout_ms: 0 is never, null the default; max_connections: null is no limit of its own";
+    Json(json!({
+        "GET /api/v1/tenants": "a page of tenants; query: after (a name), limit",
+        "POST /api/v1/tenants": format!("create; body: name, and optionally {settings}"),
+        "GET /api/v1/tenants/{name}": "one tenant",
+        "PATCH /api/v1/tenants/{name}": format!("change settings; body: {settings}"),
+        "DELETE /api/v1/tenants/{name}": "drop, with all data",
+        "POST /api/v1/tenants/{name}/suspend": "put to sleep; body: optionally force: true disconnects clients",
+        "POST /api/v1/tenants/{name}/resume": "wake",
+        "GET /api/v1/nodes": "KV nodes",
+        "GET /api/v1/sql-nodes": "SQL nodes",
+        "GET /api/v1/status": "the whole in few numbers",
+    }))
 }
 
 async fn page() -> impl IntoResponse {

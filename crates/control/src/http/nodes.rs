@@ -16,7 +16,10 @@ use tokio::net::TcpStream;
 const KV_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) fn routes() -> Router<Arc<Api>> {
-    Router::new().route("/nodes", get(kv_nodes)).route("/sql-nodes", get(sql_nodes)).route("/status", get(status))
+    Router::new()
+        .route("/nodes", get(kv_nodes))
+        .route("/sql-nodes", get(sql_nodes))
+        .route("/status", get(status))
 }
 
 /// A KV node as the API shows it.

@@ -121,7 +121,11 @@ async fn show(State(api): Shared, Path(name): Path<String>) -> Result<Json<Tenan
     Ok(Json(view(&api, &*api.control.directory().get(&name).await?)))
 }
 
-async fn set(State(api): Shared, Path(name): Path<String>, body: Bytes) -> Result<Json<TenantView>, ApiError> {
+async fn set(
+    State(api): Shared,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Json<TenantView>, ApiError> {
     let changes: serde_json::Map<String, Value> = parse(&body)?;
     let mut settings = api.control.directory().get(&name).await?.settings.clone();
     for (field, value) in changes {
@@ -146,7 +150,11 @@ struct SuspendRequest {
     force: bool,
 }
 
-async fn suspend(State(api): Shared, Path(name): Path<String>, body: Bytes) -> Result<Json<TenantView>, ApiError> {
+async fn suspend(
+    State(api): Shared,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Json<TenantView>, ApiError> {
     let request: SuspendRequest = if body.is_empty() { SuspendRequest::default() } else { parse(&body)? };
     Ok(Json(view(&api, &*api.control.suspend(&name, request.force).await?)))
 }

@@ -148,9 +148,13 @@ impl Model {
 
     /// Waits until `count` batches were received.
     pub async fn received(&self, count: usize) {
-        while self.store.lock().received.len() < count {
+        for _ in 0..5_000 {
+            if self.store.lock().received.len() >= count {
+                return;
+            }
             tokio::time::sleep(std::time::Duration::from_micros(100)).await;
         }
+        panic!("{} batches were received, not {count}", self.store.lock().received.len());
     }
 }
 

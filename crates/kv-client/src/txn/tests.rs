@@ -8,6 +8,7 @@ use kv_api::{KvResult, LockStrength, Span};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
@@ -387,6 +388,20 @@ async fn losing_the_connection_aborts_who_held_locks_or_intents() {
 }
 
 #[tokio::test]
+async fn a_commit_that_was_not_written_yet_is_sent_on_the_next_connection() {
+    let model = Model::start();
+    let txn = begin(&model);
+    txn.put(b"a", bytes("1")).unwrap();
+    // The model's task does not run between the two.
+    let (committed, ()) = tokio::join!(txn.commit(), async {
+        model.disconnect();
+        model.connect();
+    });
+    assert!(committed.unwrap().timestamp.is_some());
+    assert_eq!(model.store.lock().received.len(), 1);
+}
+
+#[tokio::test]
 async fn a_commit_lost_on_its_way_is_ambiguous() {
     let model = Model::start();
     let txn = begin(&model);
@@ -421,28 +436,32 @@ async fn run_tries_again_until_it_commits() {
     let model = Model::start();
     put(&model, "a", "0").await;
     let client = model.client.clone();
-    let mut attempts = 0;
+    let attempts = AtomicU32::new(0);
+    let (model, counter) = (&model, &attempts);
     client
-        .run(async |txn| {
-            attempts += 1;
+        .run(|txn| async move {
             let old = txn.get(b"a", LockStrength::None).await?.unwrap_or_default();
-            if attempts < 3 {
-                put(&model, "a", "changed").await;
+            if counter.fetch_add(1, Ordering::Relaxed) < 2 {
+                put(model, "a", "changed").await;
             }
             txn.put(b"a", [&old[..], b"!"].concat().into())
         })
         .await
         .unwrap();
-    assert_eq!(attempts, 3);
+    assert_eq!(attempts.swap(0, Ordering::Relaxed), 3);
     assert_eq!(model.store.lock().newest()[&b"a"[..]], bytes("changed!"));
     // It gives up in the end, and at once where trying again is no use.
-    attempts = 0;
-    let forever = client.run(async |_| {
-        attempts += 1;
-        KvResult::<()>::Err(KvError::new(KvErrorKind::Retry, "again"))
-    });
-    assert_eq!(kind(forever.await), KvErrorKind::Retry);
-    assert_eq!(attempts, 20);
+    for (error, most) in [(KvErrorKind::Retry, 20), (KvErrorKind::Ambiguous, 1)] {
+        let hopeless = client.run(|_| async move {
+            counter.fetch_add(1, Ordering::Relaxed);
+            KvResult::<()>::Err(KvError::new(error, "no"))
+        });
+        assert_eq!(kind(hopeless.await), error);
+        assert_eq!(attempts.swap(0, Ordering::Relaxed), most);
+    }
+    let writes = [(bytes("a"), None), (bytes("b"), Some(bytes("1")))];
+    client.write(&writes).await.unwrap();
+    assert_eq!(model.store.lock().newest(), BTreeMap::from([(bytes("b"), bytes("1"))]));
 }
 
 #[tokio::test]
@@ -455,8 +474,11 @@ async fn transactions_can_be_spawned() {
         txn.put(b"k", bytes("v"))?;
         txn.flush_if_large().await?;
         txn.refresh().await?;
+        txn.get_many(&[bytes("k")], LockStrength::Shared).await?;
         txn.commit().await?;
         txn.rollback().await;
+        client.write(&[(bytes("l"), None)]).await?;
+        client.run(|txn| async move { txn.get(b"k", LockStrength::None).await }).await?;
         client.clear_range(all()).await
     });
     spawned.await.unwrap().unwrap();

@@ -36,7 +36,7 @@ async fn bank(options: TxnOptions, lock: LockStrength) {
     let cluster = Cluster::start().await;
     let client = cluster.client(2);
     client
-        .run(async |txn| {
+        .run(|txn| async move {
             (0..5).try_for_each(|number| {
                 txn.put(&account(number), bytes::Bytes::copy_from_slice(&100i64.to_be_bytes()))
             })

@@ -72,5 +72,5 @@ async fn another_cluster_is_refused() {
     config.cluster_id = "another".into();
     let client = KvClient::connect(config);
     let error = client.begin(TxnOptions::default()).get(b"k", LockStrength::None).await.unwrap_err();
-    assert_eq!(error.kind(), KvErrorKind::Unavailable);
+    assert_eq!(error.kind(), KvErrorKind::InvalidRequest);
 }

@@ -107,6 +107,27 @@ async fn many_requests_are_under_way_at_once() {
 }
 
 #[tokio::test]
+async fn large_answers_are_whole_and_do_not_hold_up_small_ones() {
+    let node = node(Limits::default());
+    let (mut remote, _served, _shutdown) = connect(&node);
+    remote.greet().await;
+    let value = "x".repeat(1000);
+    let names: Vec<_> = (0..3000).map(|index| format!("k{index:04}")).collect();
+    for (id, chunk) in names.chunks(500).enumerate() {
+        let written = remote.ask(id as u64, chunk.iter().map(|name| put(name, &value, 1)).collect()).await;
+        assert!(written.response.is_some(), "{written:?}");
+    }
+    let mut bytes = request(100, vec![scan("k", "l", 0)]);
+    bytes.extend(request(101, vec![get("k0001")]));
+    remote.write(&bytes).await;
+    let (first, second): (ServerFrame, ServerFrame) =
+        (remote.read().await.expect("an answer"), remote.read().await.expect("an answer"));
+    assert_eq!((first.id, second.id), (101, 100));
+    let rows = second.response.expect("rows");
+    assert_eq!((rows.responses[0].rows.len(), &rows.responses[0].resume), (3000, &None));
+}
+
+#[tokio::test]
 async fn a_client_that_vanishes_gives_up_its_locks() {
     let node = node(Limits::default());
     let (mut holder, served, _shutdown) = connect(&node);
@@ -125,6 +146,33 @@ async fn a_client_that_vanishes_gives_up_its_locks() {
     drop(holder);
     served.await.expect("task").expect("closed");
     assert_eq!(other.read::<ServerFrame>().await.expect("granted").id, 1);
+}
+
+#[tokio::test]
+async fn a_connection_full_of_lock_waits_still_takes_the_commit_they_wait_for() {
+    let node = node(Limits { max_waiting_per_connection: 4, ..Limits::default() });
+    let (mut remote, _served, _shutdown) = connect(&node);
+    remote.greet().await;
+    let header = Header {
+        txn: Some(TxnMeta { id: Bytes::from(vec![1; 16]), ..TxnMeta::default() }),
+        ..Header::default()
+    };
+    let locking = batch(header.clone(), vec![locking_get("a", LockStrength::Exclusive)]);
+    remote.write(&frame(&ClientFrame { id: 0, batch: locking })).await;
+    assert!(remote.read::<ServerFrame>().await.expect("an answer").response.is_some());
+    for id in 1..=8 {
+        remote.write(&request(id, vec![put("a", "v", 1)])).await;
+    }
+    let commit = batch(header, vec![put("a", "first", 1), RequestKind::EndTxn(EndTxn { commit: true })]);
+    remote.write(&frame(&ClientFrame { id: 9, batch: commit })).await;
+    let mut seen = Vec::new();
+    for _ in 0..9 {
+        let answer: ServerFrame = remote.read().await.expect("an answer");
+        assert!(answer.response.is_some(), "{answer:?}");
+        seen.push(answer.id);
+    }
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(1..=9));
 }
 
 #[tokio::test]

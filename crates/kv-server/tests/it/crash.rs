@@ -145,7 +145,7 @@ async fn rocksdb_keeps_what_was_acknowledged_when_the_process_dies() {
         Arc::new(RocksEngine::open(path, &config).expect("open"))
     };
     let client_of = |node: Arc<Node>| {
-        let connection = node.new_connection();
+        let connection = node.open_connection(TENANT);
         Client { node, caller: kv_server::authorize::Caller::Tenant(TENANT), connection }
     };
     let mut directory = tempfile::tempdir().expect("temporary directory");

@@ -4,11 +4,14 @@ use crate::support::*;
 use bytes::Bytes;
 use kv_api::batch::*;
 use kv_api::{KvErrorKind, LockStrength, Span, TenantId, Timestamp};
+use kv_server::Limits;
 use kv_server::authorize::Caller;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
-use storage::StorageError;
+use std::time::Duration;
+use storage::{Bounds, MemoryEngine, Reader, Space, StorageError};
 
 /// Polls once; `None` if the future waits.
 async fn poll_once<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Option<T> {
@@ -234,12 +237,12 @@ async fn dropping_a_tenant_removes_its_keys_and_no_others() {
     let test = TestNode::start();
     let client = test.client();
     client.put("a", "1").await;
-    let neighbour = Client { caller: Caller::Tenant(TenantId(8)), ..test.client() };
+    let neighbour = test.client_of(Caller::Tenant(TenantId(8)));
     let foreign = RequestKind::Put(Put { key: TenantId(8).prefixed(b"a"), value: Bytes::new(), sequence: 1 });
     neighbour.send(vec![foreign]).await.expect("write");
     let drop = || vec![RequestKind::DropTenant(DropTenant { tenant_id: TENANT.0 })];
     assert_eq!(kind(neighbour.send(drop()).await), KvErrorKind::Unauthorized);
-    let control = Client { caller: Caller::Control, ..test.client() };
+    let control = test.client_of(Caller::Control);
     control.send(drop()).await.expect("drop");
     assert_eq!(client.scan_all().await, []);
     let left = RequestKind::Get(Get { key: TenantId(8).prefixed(b"a"), lock: 0 });
@@ -504,4 +507,60 @@ async fn a_full_disk_is_said_and_passes() {
     test.engine.fail_writes(Some(StorageError::Io("test".into())));
     assert_eq!(kind(client.send(vec![put("b", "x", 1)]).await), KvErrorKind::Ambiguous);
     test.settled().await;
+}
+
+#[tokio::test]
+async fn history_is_kept_for_a_time_and_older_snapshots_are_refused() {
+    let limits = Limits { history_kept: Duration::ZERO, ..Limits::default() };
+    let test = TestNode::with(Arc::new(MemoryEngine::new()), limits);
+    let client = test.client();
+    client.send(vec![put("a", "1", 1), put("b", "1", 2)]).await.expect("write");
+    let mut old = client.begin();
+    old.get("a").await.expect("read");
+    client.send(vec![put("a", "2", 1), delete("b", 2)]).await.expect("write");
+    assert_eq!(old.get("b").await.expect("still kept").as_deref(), Some("1"));
+    let mut holds = client.begin();
+    holds.header.read_timestamp = old.header.read_timestamp;
+    holds.lock("z", LockStrength::Shared).await.expect("free");
+    test.node.forget_history();
+    assert_eq!(old.get("a").await.expect("kept for another").as_deref(), Some("1"));
+    holds.abort().await.expect("abort");
+    // The first call refuses the snapshot, the second drops what it saw.
+    test.node.forget_history();
+    assert_eq!(kind(old.get("a").await), KvErrorKind::Retry);
+    test.node.forget_history();
+    let mut fresh = client.begin();
+    assert_eq!(fresh.get("a").await.expect("read").as_deref(), Some("2"));
+    assert_eq!(fresh.get("b").await.expect("read"), None);
+    let empty = |space| {
+        let mut cursor = test.engine.cursor(space, Bounds::all());
+        cursor.seek_to_first();
+        cursor.item().is_none()
+    };
+    assert!(empty(Space::History));
+    client.put("b", "3").await;
+    assert_eq!(fresh.get("b").await.expect("its snapshot is the latest kept"), None);
+}
+
+#[tokio::test]
+async fn bounds_on_locks_cost_waiting_not_correctness_and_transactions_are_bounded() {
+    let limits = Limits { max_locks_per_txn: 2, max_txns_per_connection: 3, ..Limits::default() };
+    let test = TestNode::with(Arc::new(MemoryEngine::new()), limits);
+    let client = test.client();
+    let (mut one, mut two) = (client.begin(), client.begin());
+    for name in ["a", "b", "c"] {
+        one.lock(name, LockStrength::Exclusive).await.expect("free");
+    }
+    two.lock("c", LockStrength::Exclusive).await.expect("the third lock was not kept");
+    two.commit(vec![put("c", "two", 1)]).await.expect("commit");
+    assert_eq!(kind(one.commit(vec![put("c", "one", 1)]).await), KvErrorKind::Retry, "found at the commit");
+    let (mut three, mut four, mut five) = (client.begin(), client.begin(), client.begin());
+    three.lock("x", LockStrength::Shared).await.expect("second open transaction");
+    four.send(vec![put("y", "1", 1)]).await.expect("third");
+    assert_eq!(kind(five.lock("z", LockStrength::Shared).await), KvErrorKind::Overloaded);
+    assert_eq!(kind(five.send(vec![put("z", "1", 1)]).await), KvErrorKind::Overloaded);
+    five.commit(vec![put("z", "1", 1)]).await.expect("a commit keeps nothing");
+    three.abort().await.expect("abort");
+    let mut six = client.begin();
+    six.lock("z", LockStrength::Shared).await.expect("room again");
 }

@@ -24,17 +24,22 @@ impl TestNode {
     }
 
     pub fn on(engine: Arc<MemoryEngine>) -> Self {
-        let node = Node::start(engine.clone(), Limits::default()).expect("start");
+        Self::with(engine, Limits::default())
+    }
+
+    pub fn with(engine: Arc<MemoryEngine>, limits: Limits) -> Self {
+        let node = Node::start(engine.clone(), limits).expect("start");
         TestNode { engine, node }
     }
 
-    /// Another client, on a connection of its own.
+    /// Another client of the usual tenant, on a connection of its own.
     pub fn client(&self) -> Client {
-        Client {
-            node: self.node.clone(),
-            caller: Caller::Tenant(TENANT),
-            connection: self.node.new_connection(),
-        }
+        self.client_of(Caller::Tenant(TENANT))
+    }
+
+    pub fn client_of(&self, caller: Caller) -> Client {
+        let connection = self.node.open_connection(caller.tenant());
+        Client { node: self.node.clone(), caller, connection }
     }
 
     /// Waits until nothing is open or being settled.
@@ -57,7 +62,7 @@ impl Client {
     pub async fn ask(&self, batch: BatchRequest) -> BatchResult {
         match self.node.handle(self.caller, self.connection, batch) {
             Answer::Ready(result) => result,
-            Answer::Later(batch) => batch.await,
+            Answer::Later(batch) | Answer::Heavy(batch) | Answer::LargeRead(batch) => batch.await,
         }
     }
 

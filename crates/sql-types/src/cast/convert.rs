@@ -42,11 +42,19 @@ pub fn cast(
 fn convert(value: &Datum, from: Type, to: ColumnType, context: &EvalContext<'_>) -> SqlResult<Datum> {
     let target = to.ty;
     if let Some(number) = Number::of(value)
-        && (target.is_numeric() || target == Type::OID || target.is_reg())
+        && (target.is_numeric()
+            || (target == Type::OID || target.is_reg()) && !matches!(value, Datum::Int4(_) | Datum::Int2(_)))
     {
         return number.to(target);
     }
     match (value, target) {
+        (Datum::Int4(value), _) if target == Type::OID || target.is_reg() => {
+            // Negative integers wrap around, as they do in C.
+            return Ok(Datum::Oid(*value as u32));
+        }
+        (Datum::Int2(value), _) if target == Type::OID || target.is_reg() => {
+            return Ok(Datum::Oid(i32::from(*value) as u32));
+        }
         (Datum::Int4(value), Type::BOOL) => return Ok(Datum::Bool(*value != 0)),
         (Datum::Bool(value), Type::INT4) => return Ok(Datum::Int4(i32::from(*value))),
         (Datum::Bool(value), _) if target.is_string() && target != Type::CHAR => {
@@ -63,7 +71,14 @@ fn convert(value: &Datum, from: Type, to: ColumnType, context: &EvalContext<'_>)
         (Datum::Text(text), Type::XID) if from == Type::XID8 => {
             return Ok(Datum::Oid(text.parse::<u64>().unwrap_or(0) as u32));
         }
-        (Datum::Date(_) | Datum::Time(_) | Datum::Timestamp(_) | Datum::Timestamptz(_) | Datum::Interval(_), _) => {
+        (
+            Datum::Date(_)
+            | Datum::Time(_)
+            | Datum::Timestamp(_)
+            | Datum::Timestamptz(_)
+            | Datum::Interval(_),
+            _,
+        ) => {
             if let Some(converted) = convert_time(value, target, context)? {
                 return Ok(converted);
             }
@@ -76,7 +91,13 @@ fn convert(value: &Datum, from: Type, to: ColumnType, context: &EvalContext<'_>)
         }
         (Datum::Array(array), _) => {
             if let Some(element) = target.element() {
-                return convert_array(array, from, target, ColumnType { ty: element, typmod: to.typmod }, context);
+                return convert_array(
+                    array,
+                    from,
+                    target,
+                    ColumnType { ty: element, typmod: to.typmod },
+                    context,
+                );
             }
         }
         _ => {}
@@ -117,8 +138,8 @@ fn modifier_for_input(to: ColumnType) -> i32 {
 }
 
 fn int_to_char(value: i32) -> SqlResult<Datum> {
-    let code = i8::try_from(value)
-        .map_err(|_| SqlError::new(SqlState::OUT_OF_RANGE, "\"char\" out of range"))?;
+    let code =
+        i8::try_from(value).map_err(|_| SqlError::new(SqlState::OUT_OF_RANGE, "\"char\" out of range"))?;
     Ok(Datum::text(match u8::try_from(code) {
         Ok(code) if code > 0 => (code as char).to_string(),
         _ => String::new(),
@@ -173,13 +194,9 @@ impl<'a> Number<'a> {
                 Number::Decimal(value) => (*value).clone(),
             }),
             _ => {
-                // OIDs: negative int4 values wrap around, as they do in C.
                 let value = self.integer(Type::INT8)?;
-                Datum::Oid(
-                    u32::try_from(value)
-                        .or_else(|_| i32::try_from(value).map(|value| value as u32))
-                        .map_err(|_| out_of_range(Type::OID))?,
-                )
+                let oid = u32::try_from(value);
+                Datum::Oid(oid.map_err(|_| SqlError::new(SqlState::OUT_OF_RANGE, "OID out of range"))?)
             }
         })
     }
@@ -190,7 +207,7 @@ impl<'a> Number<'a> {
             Number::Float(value, _) => {
                 let rounded = value.round_ties_even();
                 // 2^63 is exact in a double; anything below it fits.
-                if rounded >= -9_223_372_036_854_775_808.0 && rounded < 9_223_372_036_854_775_808.0 {
+                if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
                     Ok(rounded as i64)
                 } else {
                     Err(out_of_range(target))

@@ -3,8 +3,7 @@
 use super::calendar::{Civil, days_from_civil, days_in_month};
 use super::zone::TimeZone;
 use super::{
-    DAY, HOUR, MINUTE, MIN_TIMESTAMP, SECOND, check_date, check_timestamp, is_infinite_date,
-    is_infinite_timestamp, out_of_range,
+    DAY, HOUR, MINUTE, check_date, check_timestamp, is_infinite_date, is_infinite_timestamp, out_of_range,
 };
 use crate::datum::Interval;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -30,9 +29,8 @@ pub fn date_to_timestamp(days: i32) -> SqlResult<i64> {
     if is_infinite_date(days) {
         return Ok(if days < 0 { i64::MIN } else { i64::MAX });
     }
-    let micros = super::parse::midnight(days).map_err(|_| out_of_range("date out of range for timestamp"))
-        .map_err(|_| SqlError::new(SqlState::DATETIME_OVERFLOW, "date out of range for timestamp"))?;
-    check_timestamp(micros)
+    super::parse::midnight(days)
+        .and_then(check_timestamp)
         .map_err(|_| SqlError::new(SqlState::DATETIME_OVERFLOW, "date out of range for timestamp"))
 }
 
@@ -236,13 +234,7 @@ pub fn age(later: i64, earlier: i64) -> SqlResult<Interval> {
         days -= 1;
     }
     while days < 0 {
-        // The length of the earlier month, or of the month before the later one going backwards.
-        days += if sign > 0 {
-            days_in_month(b.year, b.month)
-        } else {
-            let (year, month) = if a.month == 1 { (a.year - 1, 12) } else { (a.year, a.month - 1) };
-            days_in_month(year, month)
-        };
+        days += days_in_month(b.year, b.month);
         months -= 1;
     }
     Ok(Interval { months: (sign * months) as i32, days: (sign * days) as i32, micros: sign * micros })
@@ -261,17 +253,12 @@ pub fn make_date(year: i32, month: i32, day: i32) -> SqlResult<i32> {
         year if year < 0 => i64::from(year) + 1,
         year => i64::from(year),
     };
-    if !(1..=12).contains(&month)
-        || day < 1
-        || i64::from(day) > days_in_month(astronomical, i64::from(month))
+    if !(1..=12).contains(&month) || day < 1 || i64::from(day) > days_in_month(astronomical, i64::from(month))
     {
         return Err(bad());
     }
     check_date(days_from_civil(astronomical, i64::from(month), i64::from(day))).map_err(|_| {
-        SqlError::new(
-            SqlState::DATETIME_OVERFLOW,
-            format!("date out of range: {year}-{month:02}-{day:02}"),
-        )
+        SqlError::new(SqlState::DATETIME_OVERFLOW, format!("date out of range: {year}-{month:02}-{day:02}"))
     })
 }
 
@@ -292,7 +279,14 @@ pub fn make_time(hour: i32, minute: i32, second: f64) -> SqlResult<i64> {
 }
 
 /// `make_timestamp`.
-pub fn make_timestamp(year: i32, month: i32, day: i32, hour: i32, minute: i32, second: f64) -> SqlResult<i64> {
+pub fn make_timestamp(
+    year: i32,
+    month: i32,
+    day: i32,
+    hour: i32,
+    minute: i32,
+    second: f64,
+) -> SqlResult<i64> {
     let days = make_date(year, month, day)?;
     let micros = make_time(hour, minute, second)?;
     let midnight = super::parse::midnight(days)?;
@@ -317,6 +311,3 @@ pub fn make_interval(parts: [i32; 6], seconds: f64) -> SqlResult<Interval> {
     };
     made().ok_or_else(interval_range)
 }
-
-/// The least finite timestamp and the length of a second, for callers that count in seconds.
-pub(super) const FIRST_SECOND: i64 = MIN_TIMESTAMP / SECOND;

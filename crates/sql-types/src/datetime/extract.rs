@@ -42,12 +42,10 @@ impl Field {
     /// A field by name or alias, in any case.
     pub fn parse(name: &str) -> Option<Field> {
         Some(match name.trim().to_ascii_lowercase().as_str() {
-            "microseconds" | "microsecond" | "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecon" => {
-                Field::Microseconds
-            }
-            "milliseconds" | "millisecond" | "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecon" => {
-                Field::Milliseconds
-            }
+            "microseconds" | "microsecond" | "us" | "usec" | "usecs" | "usecond" | "useconds"
+            | "microsecon" => Field::Microseconds,
+            "milliseconds" | "millisecond" | "ms" | "msec" | "msecs" | "msecond" | "mseconds"
+            | "millisecon" => Field::Milliseconds,
             "second" | "seconds" | "sec" | "secs" | "s" => Field::Second,
             "minute" | "minutes" | "min" | "mins" | "m" => Field::Minute,
             "hour" | "hours" | "hr" | "hrs" | "h" => Field::Hour,
@@ -87,6 +85,11 @@ impl Field {
     }
 }
 
+/// Whether `date_trunc` knows the field at all, as opposed to not supporting it.
+fn is_unit(field: Field) -> bool {
+    matches!(field, Field::Timezone | Field::TimezoneHour | Field::TimezoneMinute)
+}
+
 /// The value of a field: an exact number, NULL where infinity has no such field.
 pub type Part = Option<Numeric>;
 
@@ -103,7 +106,7 @@ fn micros(value: i64, scale: u16) -> Numeric {
 }
 
 fn infinite(field: Field, negative: bool) -> Part {
-    field.is_monotonic().then(|| if negative { Numeric::NEG_INFINITY } else { Numeric::INFINITY })
+    field.is_monotonic().then_some(if negative { Numeric::NEG_INFINITY } else { Numeric::INFINITY })
 }
 
 fn century(year: i64, length: i64) -> i64 {
@@ -154,6 +157,10 @@ fn calendar(field: Field, civil: &Civil) -> Option<i64> {
 pub fn extract_date(name: &str, days: i32) -> SqlResult<Part> {
     let field = Field::parse(name).ok_or_else(|| unknown(name, "date"))?;
     if is_infinite_date(days) {
+        let civil = Civil { year: 2000, month: 1, day: 1, micros: 0 };
+        if !field.is_monotonic() && calendar(field, &civil).is_none() {
+            return Err(unsupported(name, "date"));
+        }
         return Ok(infinite(field, days < 0));
     }
     let civil = Civil::from_date(days);
@@ -224,7 +231,8 @@ pub fn extract_interval(name: &str, value: Interval) -> SqlResult<Part> {
     let number = match field {
         Field::Epoch => {
             // Years of 365.25 days, months of 30.
-            let days = i128::from(years) * 1461 * 6 * 3600 + i128::from(value.months % 12) * 30 * 86_400
+            let days = i128::from(years) * 1461 * 6 * 3600
+                + i128::from(value.months % 12) * 30 * 86_400
                 + i128::from(value.days) * 86_400;
             Numeric::new(days * i128::from(SECOND) + i128::from(value.micros), 6)
         }
@@ -246,10 +254,10 @@ pub fn date_trunc(name: &str, timestamp: i64) -> SqlResult<i64> {
 }
 
 fn truncate(name: &str, timestamp: i64, ty: &str) -> SqlResult<i64> {
-    let field = Field::parse(name).ok_or_else(|| unknown(name, ty))?;
     if is_infinite_timestamp(timestamp) {
         return Ok(timestamp);
     }
+    let field = Field::parse(name).ok_or_else(|| unknown(name, ty))?;
     let down_to = |unit: i64| Ok(timestamp.div_euclid(unit) * unit);
     let civil = Civil::from_timestamp(timestamp);
     let start = |year: i64, month: i64| {
@@ -273,7 +281,8 @@ fn truncate(name: &str, timestamp: i64, ty: &str) -> SqlResult<i64> {
         Field::Decade => start(decade(civil.year) * 10, 1),
         Field::Century => start((civil.year - 1).div_euclid(100) * 100 + 1, 1),
         Field::Millennium => start((civil.year - 1).div_euclid(1000) * 1000 + 1, 1),
-        _ => Err(unsupported(name, ty)),
+        field if is_unit(field) => Err(unsupported(name, ty)),
+        _ => Err(unknown(name, ty)),
     }
 }
 
@@ -313,9 +322,9 @@ pub fn date_trunc_interval(name: &str, value: Interval) -> SqlResult<Interval> {
         Field::Milliseconds => time(1000),
         Field::Microseconds => value,
         Field::Week => {
-            return Err(unsupported(name, "interval")
-                .with_detail("Months usually have fractional weeks."));
+            return Err(unsupported(name, "interval").with_detail("Months usually have fractional weeks."));
         }
-        _ => return Err(unsupported(name, "interval")),
+        field if is_unit(field) => return Err(unsupported(name, "interval")),
+        _ => return Err(unknown(name, "interval")),
     })
 }

@@ -6,8 +6,18 @@ use crate::context::{DateOrder, DateStyle, TextContext};
 use std::fmt::Write;
 
 pub(super) const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-    "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 pub(super) const WEEKDAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -73,17 +83,11 @@ fn put_date(civil: &Civil, style: DateStyle, order: DateOrder, out: &mut String)
             let separator = if style == DateStyle::Sql { '/' } else { '-' };
             let (first, second) =
                 if order == DateOrder::Dmy { (civil.day, civil.month) } else { (civil.month, civil.day) };
-            if style == DateStyle::Postgres && order == DateOrder::Ymd {
-                put(year, 4, out);
-                out.push('-');
-            }
             put(first, 2, out);
             out.push(separator);
             put(second, 2, out);
-            if !(style == DateStyle::Postgres && order == DateOrder::Ymd) {
-                out.push(separator);
-                put(year, 4, out);
-            }
+            out.push(separator);
+            put(year, 4, out);
         }
     }
 }

@@ -67,7 +67,8 @@ impl Shown {
             } else if before {
                 out.push('+');
             }
-            let _ = write!(out, "{:02}:{:02}:{:02}", self.hours.abs(), self.minutes.abs(), self.seconds.abs());
+            let _ =
+                write!(out, "{:02}:{:02}:{:02}", self.hours.abs(), self.minutes.abs(), self.seconds.abs());
             put_fraction(self.micros.abs(), out);
         }
     }
@@ -117,14 +118,12 @@ impl Shown {
     }
 
     fn sql_standard(&self, out: &mut String) {
-        let all = [
-            self.years, self.months, self.days, self.hours, self.minutes, self.seconds, self.micros,
-        ];
+        let all = [self.years, self.months, self.days, self.hours, self.minutes, self.seconds, self.micros];
         let negative = all.iter().any(|part| *part < 0);
         let positive = all.iter().any(|part| *part > 0);
         let year_month = self.years != 0 || self.months != 0;
         let day_time = all[2..].iter().any(|part| *part != 0);
-        let mut clock = |out: &mut String| {
+        let clock = |out: &mut String| {
             let _ = write!(out, "{}:{:02}:{:02}", self.hours.abs(), self.minutes.abs(), self.seconds.abs());
             put_fraction(self.micros.abs(), out);
         };
@@ -277,7 +276,6 @@ impl Sum {
 /// Bits of the fields of an interval's modifier.
 mod range {
     pub const MONTH: i32 = 1 << 1;
-    pub const YEAR: i32 = 1 << 2;
     pub const DAY: i32 = 1 << 3;
     pub const HOUR: i32 = 1 << 10;
     pub const MINUTE: i32 = 1 << 11;
@@ -381,7 +379,7 @@ fn parse_clock(body: &str, typmod: i32) -> Result<i64, Refusal> {
         [hours, minutes, rest] => (whole(hours)?, whole(minutes)?, seconds(rest)?),
         _ => return Err(Refusal::Syntax),
     };
-    if minutes > 59 && parts.len() == 3 || minutes > 59 && hours > 0 {
+    if minutes > 59 && (parts.len() == 3 || hours > 0) {
         return Err(Refusal::Range);
     }
     hours
@@ -396,9 +394,11 @@ fn parse_words(text: &str, typmod: i32) -> Result<Interval, Refusal> {
     let mut pending: Option<Number<'_>> = None;
     let mut ago = false;
     let mut any = false;
+    let mut seen = Vec::new();
     // SQL standard style: a single leading minus holds for all fields.
-    let leading_minus = rest.starts_with('-') && !rest[1..].contains(['-', '+'])
-        && !rest.chars().any(|c| c.is_ascii_alphabetic()) ;
+    let leading_minus = rest.starts_with('-')
+        && !rest[1..].contains(['-', '+'])
+        && !rest.chars().any(|c| c.is_ascii_alphabetic());
     while !rest.is_empty() {
         if let Some(number) = take_number(&mut rest)? {
             if let Some(before) = pending.take() {
@@ -437,7 +437,14 @@ fn parse_words(text: &str, typmod: i32) -> Result<Interval, Refusal> {
             match pending.take() {
                 Some(number) => {
                     let (whole, fraction) = number.parts()?;
-                    sum.add(whole, fraction, unit(&word).ok_or(Refusal::Syntax)?)?;
+                    let unit = unit(&word).ok_or(Refusal::Syntax)?;
+                    // Each unit once; weeks, decades and the like add to theirs.
+                    let repeatable = matches!(unit, Unit::Days(7) | Unit::Months(120..));
+                    if seen.contains(&unit) && !repeatable {
+                        return Err(Refusal::Syntax);
+                    }
+                    seen.push(unit);
+                    sum.add(whole, fraction, unit)?;
                 }
                 None if word == "ago" && any && rest.is_empty() => ago = true,
                 None => return Err(Refusal::Syntax),
@@ -478,7 +485,9 @@ fn take_number<'a>(rest: &mut &'a str) -> Result<Option<Number<'a>>, Refusal> {
         let inside = match bytes[end] {
             b'0'..=b'9' | b'.' | b':' => true,
             // `1-2` is one year and two months; a sign after a blank starts another number.
-            b'-' => bytes.get(end + 1).is_some_and(u8::is_ascii_digit) && !body[..end].contains(['-', ':', '.']),
+            b'-' => {
+                bytes.get(end + 1).is_some_and(u8::is_ascii_digit) && !body[..end].contains(['-', ':', '.'])
+            }
             _ => false,
         };
         if !inside {

@@ -24,8 +24,8 @@ pub use arithmetic::{
 };
 pub use calendar::{Civil, days_from_civil};
 pub use extract::{
-    Field, Part, date_trunc, date_trunc_interval, date_trunc_tz, extract_date, extract_interval, extract_time,
-    extract_timestamp, extract_timestamptz,
+    Field, Part, date_trunc, date_trunc_interval, date_trunc_tz, extract_date, extract_interval,
+    extract_time, extract_timestamp, extract_timestamptz,
 };
 pub use format::{format_date, format_time, format_timestamp, format_timestamptz};
 pub use interval::{fit_interval, format_interval, parse_interval};

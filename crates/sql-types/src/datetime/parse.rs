@@ -37,17 +37,14 @@ impl Refusal {
                 format!("invalid input syntax for type {ty}: \"{text}\""),
             ),
             Refusal::Field => field(),
-            Refusal::MonthOrDay => {
-                field().with_hint("Perhaps you need a different \"datestyle\" setting.")
-            }
+            Refusal::MonthOrDay => field().with_hint("Perhaps you need a different \"datestyle\" setting."),
             Refusal::Displacement => SqlError::new(
                 SqlState::INVALID_TIME_ZONE,
                 format!("time zone displacement out of range: \"{text}\""),
             ),
-            Refusal::UnknownZone(zone) => SqlError::new(
-                SqlState::INVALID_PARAMETER,
-                format!("time zone \"{zone}\" not recognized"),
-            ),
+            Refusal::UnknownZone(zone) => {
+                SqlError::new(SqlState::INVALID_PARAMETER, format!("time zone \"{zone}\" not recognized"))
+            }
         }
     }
 }
@@ -134,9 +131,8 @@ fn digits_token(text: &str) -> (Token<'_>, usize) {
         }
         Some(b'.') => {
             let all = scan(text, |byte| byte.is_ascii_digit() || byte == b'.');
-            if text[..all].matches('.').count() >= 2 {
-                date_token(text, b'.')
-            } else if text[end + 1..].starts_with(|c: char| c.is_ascii_alphabetic()) {
+            let named_month = text[end + 1..].starts_with(|c: char| c.is_ascii_alphabetic());
+            if named_month || text[..all].matches('.').count() >= 2 {
                 date_token(text, b'.')
             } else {
                 (Token::Number(&text[..all]), all)
@@ -265,7 +261,8 @@ impl<'a> Fields<'a> {
                 Ok(())
             }
             Token::Zone(name) => {
-                let zone = TimeZone::find(name).ok_or_else(|| Refusal::UnknownZone(name.to_string()))?;
+                let zone =
+                    TimeZone::find(name).ok_or_else(|| Refusal::UnknownZone(name.to_ascii_lowercase()))?;
                 self.set_zone(zone)
             }
             Token::Julian(text) => {
@@ -337,7 +334,8 @@ impl<'a> Fields<'a> {
         if self.numbers.is_empty() && self.month.is_none() {
             if whole.len() >= 8 {
                 let split = whole.len() - 4;
-                self.date = Some((number(0..split)?, number(split..split + 2)?, number(split + 2..split + 4)?));
+                self.date =
+                    Some((number(0..split)?, number(split..split + 2)?, number(split + 2..split + 4)?));
                 return Ok(());
             }
             if whole.len() == 6 {
@@ -562,11 +560,10 @@ pub fn parse_date(text: &str, context: &TextContext<'_>) -> SqlResult<i32> {
     match (fields.special, fields.date) {
         (Some(Special::Infinity), _) => Ok(i32::MAX),
         (Some(Special::NegInfinity), _) => Ok(i32::MIN),
-        (Some(special), None) => {
-            Ok(fields.special_local(context, special).div_euclid(DAY) as i32)
+        (Some(special), None) => Ok(fields.special_local(context, special).div_euclid(DAY) as i32),
+        (None, Some((year, month, day))) => {
+            super::check_date(days_from_civil(year, month, day)).map_err(|_| out_of_range_text("date", text))
         }
-        (None, Some((year, month, day))) => super::check_date(days_from_civil(year, month, day))
-            .map_err(|_| out_of_range_text("date", text)),
         _ => Err(Refusal::Syntax.error("date", text)),
     }
 }
@@ -595,9 +592,7 @@ pub fn parse_time(text: &str, typmod: i32, context: &TextContext<'_>) -> SqlResu
     }
     fields.settle(context).map_err(refuse)?;
     let micros = match (fields.special, fields.time) {
-        (Some(Special::Now), None) => {
-            fields.special_local(context, Special::Now).rem_euclid(DAY)
-        }
+        (Some(Special::Now), None) => fields.special_local(context, Special::Now).rem_euclid(DAY),
         (None, Some(micros)) => micros,
         _ => return Err(refuse(Refusal::Syntax)),
     };

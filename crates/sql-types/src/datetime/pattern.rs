@@ -256,8 +256,7 @@ pub fn interval_to_char(value: Interval, template: &str) -> String {
     .render(template)
 }
 
-static ROMAN: [&str; 12] =
-    ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
+static ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
 fn cased(text: &str, case: Case) -> String {
     match case {
@@ -300,7 +299,9 @@ impl Shown {
     fn field(&self, keyword: Keyword, case: Case, fill: bool, out: &mut String) -> Option<i64> {
         let civil = &self.civil;
         let mut number = |value: i64, width: usize| {
-            let width = if fill { width + usize::from(value < 0) } else { 0 };
+            // A sign takes a place of its own, but not where days are counted.
+            let wide = value < 0 && !matches!(keyword, K::DayOfMonth | K::DayOfYear);
+            let width = if fill { width + usize::from(wide) } else { 0 };
             let _ = write!(out, "{value:0width$}");
             Some(value)
         };
@@ -316,7 +317,9 @@ impl Shown {
         };
         match keyword {
             K::Hour24 => number(self.hours, 2),
-            K::Hour12 if self.interval => number(self.hours % 12 + if self.hours % 12 == 0 { 12 } else { 0 }, 2),
+            K::Hour12 if self.interval => {
+                number(self.hours % 12 + if self.hours % 12 == 0 { 12 } else { 0 }, 2)
+            }
             K::Hour12 => number(hour12, 2),
             K::Minute => number(self.minutes, 2),
             K::Second => number(self.seconds, 2),
@@ -429,7 +432,10 @@ impl Shown {
                     });
                 }
             }
-            K::Offset => put_offset(self.zone.as_ref().map_or(0, |(offset, _)| *offset), out),
+            K::Offset => {
+                let offset = self.zone.as_ref().map_or(0, |(offset, _)| *offset);
+                put_offset(offset / 60 * 60, out);
+            }
             _ => {}
         }
     }

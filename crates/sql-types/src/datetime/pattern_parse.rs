@@ -37,10 +37,7 @@ struct Fields {
 }
 
 fn invalid(value: &str, keyword: &str) -> SqlError {
-    SqlError::new(
-        SqlState::INVALID_DATETIME,
-        format!("invalid value \"{value}\" for \"{keyword}\""),
-    )
+    SqlError::new(SqlState::INVALID_DATETIME, format!("invalid value \"{value}\" for \"{keyword}\""))
 }
 
 fn label(keyword: K) -> &'static str {
@@ -227,7 +224,8 @@ impl Fields {
             }
             K::MonthName => {
                 self.month = Some(
-                    reader.name(keyword, &MONTHS, false).or_else(|_| reader.name(keyword, &MONTHS, true))? + 1,
+                    reader.name(keyword, &MONTHS, false).or_else(|_| reader.name(keyword, &MONTHS, true))?
+                        + 1,
                 );
             }
             K::MonthAbbreviation => self.month = Some(reader.name(keyword, &MONTHS, true)? + 1),
@@ -274,9 +272,8 @@ impl Fields {
     }
 
     fn date(&self) -> SqlResult<i64> {
-        let out_of_range = || {
-            SqlError::new(SqlState::DATETIME_OVERFLOW, "date/time field value out of range")
-        };
+        let out_of_range =
+            || SqlError::new(SqlState::DATETIME_OVERFLOW, "date/time field value out of range");
         if let Some(julian) = self.julian {
             return Ok(julian + i64::from(super::MIN_DATE));
         }
@@ -316,7 +313,8 @@ impl Fields {
         }
         let month = self.month.unwrap_or(1);
         let day = self.day.or(self.week_of_month.map(|week| (week - 1) * 7 + 1)).unwrap_or(1);
-        if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) || year.abs() > 6_000_000 {
+        if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) || year.abs() > 6_000_000
+        {
             return Err(out_of_range());
         }
         Ok(days_from_civil(year, month, day))
@@ -373,6 +371,7 @@ fn fraction((value, digits): (i64, usize), width: usize) -> i64 {
 pub fn to_date(text: &str, template: &str) -> SqlResult<i32> {
     let fields = read(text, template)?;
     let days = fields.date().map_err(|error| shown(error, text))?;
+    fields.time().map_err(|error| shown(error, text))?;
     check_date(days)
 }
 
@@ -389,9 +388,8 @@ pub fn to_timestamp(text: &str, template: &str, zone: &TimeZone) -> SqlResult<i6
     let days = fields.date().map_err(|error| shown(error, text))?;
     let micros = fields.time().map_err(|error| shown(error, text))?;
     let (year, month, day) = civil_from_days(days);
-    let local = Civil { year, month, day, micros }
-        .timestamp()
-        .ok_or_else(|| super::out_of_range("timestamp"))?;
+    let local =
+        Civil { year, month, day, micros }.timestamp().ok_or_else(|| super::out_of_range("timestamp"))?;
     let utc = match (fields.offset, &fields.zone) {
         (Some((hours, minutes)), _) => {
             let seconds = hours * 3600 + minutes * 60;

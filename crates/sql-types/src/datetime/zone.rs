@@ -104,19 +104,28 @@ impl TimeZone {
         if name.len() > 64 {
             return None;
         }
-        if let Ok(zone) = name.parse::<chrono_tz::Tz>() {
-            return Some(TimeZone::Named(zone));
-        }
         if let Some(seconds) = Self::abbreviation_offset(name) {
             if seconds == 0 && name.eq_ignore_ascii_case("utc") {
                 return Some(TimeZone::UTC);
             }
             return Some(TimeZone::Fixed { seconds, name: name.to_ascii_uppercase().into() });
         }
-        if let Some(zone) = chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(name)) {
-            return Some(TimeZone::Named(*zone));
+        if let Some(zone) = Self::named(name) {
+            return Some(zone);
         }
         Self::posix(name)
+    }
+
+    /// A zone of the IANA database by name, in any case.
+    fn named(name: &str) -> Option<TimeZone> {
+        if let Ok(zone) = name.parse::<chrono_tz::Tz>() {
+            return Some(TimeZone::Named(zone));
+        }
+        if let Some(zone) = chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(name))
+        {
+            return Some(TimeZone::Named(*zone));
+        }
+        None
     }
 
     /// [`TimeZone::find`], or PostgreSQL's error.
@@ -137,7 +146,8 @@ impl TimeZone {
             }
             return Ok(TimeZone::fixed((hours * 3600.0) as i32));
         }
-        Self::find(value).ok_or_else(|| {
+        // Here full names go before abbreviations: `CET` is a zone with summer time.
+        Self::named(value.trim()).or_else(|| Self::find(value)).ok_or_else(|| {
             SqlError::new(
                 SqlState::INVALID_PARAMETER,
                 format!("invalid value for parameter \"TimeZone\": \"{value}\""),
@@ -217,14 +227,14 @@ impl TimeZone {
     /// The abbreviation in use at an instant (`CET`, `CEST`).
     pub fn abbreviation_at(&self, utc_micros: i64) -> String {
         match self {
-            TimeZone::Fixed { name, .. } => match name.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
-                Some((shown, _)) => shown.to_string(),
-                None => name.to_string(),
-            },
+            TimeZone::Fixed { name, .. } => {
+                match name.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
+                    Some((shown, _)) => shown.to_string(),
+                    None => name.to_string(),
+                }
+            }
             TimeZone::Named(zone) => civil_time(utc_micros)
-                .and_then(|time| {
-                    zone.offset_from_utc_datetime(&time).abbreviation().map(str::to_string)
-                })
+                .and_then(|time| zone.offset_from_utc_datetime(&time).abbreviation().map(str::to_string))
                 .unwrap_or_default(),
         }
     }

@@ -6,7 +6,6 @@ use crate::datum::{ArrayValue, Datum, Interval};
 use crate::error::{SqlError, SqlResult};
 use crate::numeric::Numeric;
 use crate::types::Type;
-use std::sync::Arc;
 
 /// A strict, immutable function.
 pub(super) const fn imm(name: &'static str, args: &'static [Type], returns: Type, eval: Eval) -> Function {
@@ -96,7 +95,6 @@ accessors! {
     timestamp Timestamp i64;
     timestamptz Timestamptz i64;
     interval Interval Interval;
-    uuid Uuid [u8; 16];
     oid Oid u32;
 }
 
@@ -114,7 +112,6 @@ macro_rules! reference_accessors {
 reference_accessors! {
     numeric Numeric Numeric;
     text Text str;
-    shared_text Text Arc<str>;
     bytea Bytea bytes::Bytes;
     json Json str;
     jsonb Jsonb serde_json::Value;

@@ -17,7 +17,10 @@ fn array_of(value: ArrayValue) -> Datum {
 
 fn one_dimensional(array: &ArrayValue) -> SqlResult<()> {
     if array.dimensions.len() > 1 {
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER, "argument must be empty or one-dimensional array"));
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER,
+            "argument must be empty or one-dimensional array",
+        ));
     }
     Ok(())
 }
@@ -201,7 +204,8 @@ fn fill(types: &[T], args: &[Datum]) -> SqlResult<Datum> {
     let mut dimensions = Vec::new();
     for (index, length) in lengths.iter().enumerate() {
         let length = usize::try_from(*length).map_err(|_| too_large())?;
-        total = total.checked_mul(length).filter(|total| *total <= MAX_ELEMENTS / 16).ok_or_else(too_large)?;
+        total =
+            total.checked_mul(length).filter(|total| *total <= MAX_ELEMENTS / 16).ok_or_else(too_large)?;
         dimensions.push((length, lows.get(index).copied().unwrap_or(1)));
     }
     let element = types.first().copied().unwrap_or(T::TEXT);
@@ -296,22 +300,31 @@ pub(super) static TABLE: &[Function] = &[
     imm("cardinality", &[T::ANYARRAY], T::INT4, |_, a| {
         Ok(int_or_null(Some(args::array(a, 0)?.values.len() as i64)))
     }),
-    typed("array_append", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::ANYCOMPATIBLEARRAY, |_, t, a| append(t, a))
-        .nonstrict(),
-    typed("array_prepend", &[T::ANYCOMPATIBLE, T::ANYCOMPATIBLEARRAY], T::ANYCOMPATIBLEARRAY, |_, t, a| prepend(t, a))
-        .nonstrict(),
-    imm("array_cat", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLEARRAY], T::ANYCOMPATIBLEARRAY, |_, a| concat(a))
-        .nonstrict(),
-    imm("array_position", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::INT4, |_, a| position_from(a)).nonstrict(),
-    imm("array_position", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE, T::INT4], T::INT4, |_, a| position_from(a))
-        .nonstrict(),
-    imm("array_positions", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::INT4_ARRAY, |_, a| {
-        Ok(positions(a)?.map_or(Datum::Null, |found| {
-            Datum::array(T::INT4, found.into_iter().map(Datum::Int4).collect())
-        }))
+    typed("array_append", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::ANYCOMPATIBLEARRAY, |_, t, a| {
+        append(t, a)
     })
     .nonstrict(),
-    imm("array_remove", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::ANYCOMPATIBLEARRAY, |_, a| remove(a)).nonstrict(),
+    typed("array_prepend", &[T::ANYCOMPATIBLE, T::ANYCOMPATIBLEARRAY], T::ANYCOMPATIBLEARRAY, |_, t, a| {
+        prepend(t, a)
+    })
+    .nonstrict(),
+    imm("array_cat", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLEARRAY], T::ANYCOMPATIBLEARRAY, |_, a| {
+        concat(a)
+    })
+    .nonstrict(),
+    imm("array_position", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::INT4, |_, a| position_from(a))
+        .nonstrict(),
+    imm("array_position", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE, T::INT4], T::INT4, |_, a| {
+        position_from(a)
+    })
+    .nonstrict(),
+    imm("array_positions", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::INT4_ARRAY, |_, a| {
+        Ok(positions(a)?
+            .map_or(Datum::Null, |found| Datum::array(T::INT4, found.into_iter().map(Datum::Int4).collect())))
+    })
+    .nonstrict(),
+    imm("array_remove", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::ANYCOMPATIBLEARRAY, |_, a| remove(a))
+        .nonstrict(),
     imm(
         "array_replace",
         &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE, T::ANYCOMPATIBLE],
@@ -320,7 +333,8 @@ pub(super) static TABLE: &[Function] = &[
     )
     .nonstrict(),
     typed("array_fill", &[T::ANYELEMENT, T::INT4_ARRAY], T::ANYARRAY, |_, t, a| fill(t, a)).nonstrict(),
-    typed("array_fill", &[T::ANYELEMENT, T::INT4_ARRAY, T::INT4_ARRAY], T::ANYARRAY, |_, t, a| fill(t, a)).nonstrict(),
+    typed("array_fill", &[T::ANYELEMENT, T::INT4_ARRAY, T::INT4_ARRAY], T::ANYARRAY, |_, t, a| fill(t, a))
+        .nonstrict(),
     imm("array_to_string", &[T::ANYARRAY, T::TEXT], T::TEXT, to_text).stable(),
     imm("array_to_string", &[T::ANYARRAY, T::TEXT, T::TEXT], T::TEXT, to_text).stable().nonstrict(),
     imm("string_to_array", &[T::TEXT, T::TEXT], T::TEXT_ARRAY, |_, a| from_text(a)).nonstrict(),

@@ -7,8 +7,8 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::text;
 use crate::types::Type as T;
 use base64::Engine;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use std::fmt::Write;
 
 /// MD5 (RFC 1321), of which no dependency has an implementation. Not for secrets.
@@ -19,12 +19,17 @@ pub(super) fn md5(input: &[u8]) -> [u8; 16] {
     let mut state: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
     let mut padded = input.to_vec();
     padded.push(0x80);
-    padded.resize(padded.len().next_multiple_of(64) + if padded.len() % 64 > 56 || padded.len() % 64 == 0 { 64 } else { 0 }, 0);
+    padded.resize((padded.len() + 8).next_multiple_of(64), 0);
     let length = padded.len();
     padded[length - 8..].copy_from_slice(&((input.len() as u64).wrapping_mul(8)).to_le_bytes());
     for block in padded.chunks_exact(64) {
         let words: [u32; 16] = std::array::from_fn(|index| {
-            u32::from_le_bytes([block[index * 4], block[index * 4 + 1], block[index * 4 + 2], block[index * 4 + 3]])
+            u32::from_le_bytes([
+                block[index * 4],
+                block[index * 4 + 1],
+                block[index * 4 + 2],
+                block[index * 4 + 3],
+            ])
         });
         let [mut a, mut b, mut c, mut d] = state;
         for index in 0..64 {
@@ -179,7 +184,10 @@ pub(super) static TABLE: &[Function] = &[
     }),
     imm("convert_from", &[T::BYTEA, T::NAME], T::TEXT, |_, a| {
         let text = std::str::from_utf8(args::bytea(a, 0)?).map_err(|_| {
-            SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
+            SqlError::new(
+                SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+                "invalid byte sequence for encoding \"UTF8\"",
+            )
         })?;
         Ok(Datum::text(text))
     }),
@@ -191,4 +199,3 @@ pub(super) static TABLE: &[Function] = &[
         Ok(Datum::Int4(i32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])))
     }),
 ];
-

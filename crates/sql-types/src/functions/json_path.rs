@@ -22,9 +22,13 @@ pub(super) fn field<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     value.as_object()?.get(key)
 }
 
+/// An element of an array; a scalar counts as an array of itself, as it is stored in PostgreSQL.
 pub(super) fn element(value: &Value, index: i64) -> Option<&Value> {
-    let values = value.as_array()?;
-    values.get(position(values.len(), index)?)
+    match value {
+        Value::Array(values) => values.get(position(values.len(), index)?),
+        Value::Object(_) => None,
+        scalar => position(1, index).map(|_| scalar),
+    }
 }
 
 fn step<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
@@ -212,6 +216,7 @@ fn delete_at(value: &mut Value, keys: &[&str], at: usize) -> SqlResult<()> {
                 delete_at(inner, keys, at + 1)?;
             }
         }
+        Value::Array(values) if at == 0 && values.is_empty() => {}
         Value::Array(values) => {
             let index = path_index(key, at)?;
             if let Some(found) = position(values.len(), index) {
@@ -271,13 +276,16 @@ fn put_at(value: &mut Value, keys: &[&str], at: usize, new: &Value, how: Put) ->
                 }
             }
         }
+        Value::Array(values) if at == 0 && values.is_empty() && how == (Put::Set { create: false }) => {}
         Value::Array(values) => {
             let index = path_index(key, at)?;
             match (position(values.len(), index), how) {
                 (Some(found), _) if !last => put_at(&mut values[found], keys, at + 1, new, how)?,
                 (None, _) if !last => {}
                 (Some(found), Put::Set { .. }) => values[found] = new.clone(),
-                (Some(found), Put::Insert { after }) => values.insert(found + usize::from(after), new.clone()),
+                (Some(found), Put::Insert { after }) => {
+                    values.insert(found + usize::from(after), new.clone())
+                }
                 (None, Put::Set { create: false }) => {}
                 (None, _) if index < 0 => values.insert(0, new.clone()),
                 (None, _) => values.push(new.clone()),

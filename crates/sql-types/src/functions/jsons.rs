@@ -88,7 +88,13 @@ fn json_text(context: &EvalContext<'_>, ty: T, value: &Datum) -> String {
 }
 
 /// Appends a value as json text.
-pub(super) fn write_json(context: &EvalContext<'_>, ty: T, value: &Datum, depth: usize, out: &mut String) -> SqlResult<()> {
+pub(super) fn write_json(
+    context: &EvalContext<'_>,
+    ty: T,
+    value: &Datum,
+    depth: usize,
+    out: &mut String,
+) -> SqlResult<()> {
     if depth > MAX_DEPTH {
         return Err(SqlError::new(SqlState::TOO_COMPLEX, "stack depth limit exceeded"));
     }
@@ -136,7 +142,13 @@ fn write_array<'a>(
     Ok(())
 }
 
-fn write_record(context: &EvalContext<'_>, record: &RecordValue, pretty: bool, depth: usize, out: &mut String) -> SqlResult<()> {
+fn write_record(
+    context: &EvalContext<'_>,
+    record: &RecordValue,
+    pretty: bool,
+    depth: usize,
+    out: &mut String,
+) -> SqlResult<()> {
     out.push('{');
     for (index, value) in record.values.iter().enumerate() {
         if index > 0 {
@@ -163,7 +175,12 @@ fn type_at(types: &[T], index: usize) -> T {
 }
 
 /// The text of an object's key.
-pub(super) fn key_text(context: &EvalContext<'_>, ty: T, value: &Datum, argument: usize) -> SqlResult<String> {
+pub(super) fn key_text(
+    context: &EvalContext<'_>,
+    ty: T,
+    value: &Datum,
+    argument: usize,
+) -> SqlResult<String> {
     match value {
         Datum::Null => Err(SqlError::new(
             SqlState::INVALID_PARAMETER,
@@ -185,6 +202,13 @@ fn build_object(context: &EvalContext<'_>, types: &[T], args: &[Datum]) -> SqlRe
         if index > 0 {
             out.push_str(", ");
         }
+        if pair[0].is_null() {
+            return Err(SqlError::new(
+                SqlState::INVALID_PARAMETER,
+                format!("argument {} cannot be null", index * 2 + 1),
+            )
+            .with_hint("Object keys should be text."));
+        }
         json::escape(&key_text(context, type_at(types, index * 2), &pair[0], index * 2 + 1)?, &mut out);
         out.push_str(" : ");
         write_json(context, type_at(types, index * 2 + 1), &pair[1], 0, &mut out)?;
@@ -194,9 +218,12 @@ fn build_object(context: &EvalContext<'_>, types: &[T], args: &[Datum]) -> SqlRe
 }
 
 fn even(count: usize) -> SqlResult<()> {
-    if count % 2 != 0 {
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER, "argument list must have even number of elements")
-            .with_hint("The arguments of json_build_object() must consist of alternating keys and values."));
+    if !count.is_multiple_of(2) {
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER,
+            "argument list must have even number of elements",
+        )
+        .with_hint("The arguments of json_build_object() must consist of alternating keys and values."));
     }
     Ok(())
 }
@@ -223,7 +250,8 @@ fn build_array(context: &EvalContext<'_>, types: &[T], args: &[Datum]) -> SqlRes
 }
 
 fn build_array_b(context: &EvalContext<'_>, types: &[T], args: &[Datum]) -> SqlResult<Datum> {
-    let values = args.iter().enumerate().map(|(index, value)| to_jsonb(context, type_at(types, index), value, 0));
+    let values =
+        args.iter().enumerate().map(|(index, value)| to_jsonb(context, type_at(types, index), value, 0));
     Ok(jsonb(Value::Array(values.collect::<SqlResult<Vec<_>>>()?)))
 }
 
@@ -286,7 +314,10 @@ fn object_of_texts_json(args: &[Datum]) -> SqlResult<Datum> {
 fn strip_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(
-            map.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), strip_nulls(value))).collect(),
+            map.iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(key, value)| (key.clone(), strip_nulls(value)))
+                .collect(),
         ),
         Value::Array(values) => Value::Array(values.iter().map(strip_nulls).collect()),
         scalar => scalar.clone(),
@@ -297,7 +328,13 @@ fn strip_nulls(value: &Value) -> Value {
 fn strip_nulls_json(text: &str, depth: usize, out: &mut String) {
     let trimmed = text.trim();
     let open = trimmed.chars().next().filter(|c| matches!(c, '{' | '['));
-    let (Some(open), true) = (open, depth < MAX_DEPTH) else { return out.push_str(trimmed) };
+    let (Some(open), true) = (open, depth < MAX_DEPTH) else {
+        // Strings are written anew, which resolves their escapes.
+        return match json::parse(trimmed) {
+            Ok(Value::String(text)) => json::escape(&text, out),
+            _ => out.push_str(trimmed),
+        };
+    };
     out.push(open);
     let mut first = true;
     for (key, value) in Slices::new(trimmed).members() {
@@ -367,7 +404,8 @@ fn to_json(context: &EvalContext<'_>, types: &[T], args: &[Datum]) -> SqlResult<
 
 pub(super) static TABLE: &[Function] = &[
     typed("to_json", &[T::ANYELEMENT], T::JSON, to_json).stable(),
-    typed("to_jsonb", &[T::ANYELEMENT], T::JSONB, |c, t, a| Ok(jsonb(to_jsonb(c, type_at(t, 0), &a[0], 0)?))).stable(),
+    typed("to_jsonb", &[T::ANYELEMENT], T::JSONB, |c, t, a| Ok(jsonb(to_jsonb(c, type_at(t, 0), &a[0], 0)?)))
+        .stable(),
     typed("row_to_json", &[T::RECORD], T::JSON, to_json).stable(),
     typed("row_to_json", &[T::RECORD, T::BOOL], T::JSON, |c, t, a| match (&a[0], &a[1]) {
         (Datum::Record(record), Datum::Bool(pretty)) => {
@@ -402,8 +440,12 @@ pub(super) static TABLE: &[Function] = &[
     imm("json_object", &[T::TEXT_ARRAY], T::JSON, |_, a| object_of_texts_json(a)),
     imm("json_object", &[T::TEXT_ARRAY, T::TEXT_ARRAY], T::JSON, |_, a| object_of_texts_json(a)),
     imm("jsonb_object", &[T::TEXT_ARRAY], T::JSONB, |_, a| Ok(jsonb(json::object(object_of_texts(a)?)))),
-    imm("jsonb_object", &[T::TEXT_ARRAY, T::TEXT_ARRAY], T::JSONB, |_, a| Ok(jsonb(json::object(object_of_texts(a)?)))),
-    imm("json_typeof", &[T::JSON], T::TEXT, |_, a| Ok(Datum::text(json::type_name(&json::parse(args::json(a, 0)?)?)))),
+    imm("jsonb_object", &[T::TEXT_ARRAY, T::TEXT_ARRAY], T::JSONB, |_, a| {
+        Ok(jsonb(json::object(object_of_texts(a)?)))
+    }),
+    imm("json_typeof", &[T::JSON], T::TEXT, |_, a| {
+        Ok(Datum::text(json::type_name(&json::parse(args::json(a, 0)?)?)))
+    }),
     imm("jsonb_typeof", &[T::JSONB], T::TEXT, |_, a| Ok(Datum::text(json::type_name(args::jsonb(a, 0)?)))),
     imm("json_array_length", &[T::JSON], T::INT4, |_, a| array_length(&json::parse(args::json(a, 0)?)?)),
     imm("jsonb_array_length", &[T::JSONB], T::INT4, |_, a| array_length(args::jsonb(a, 0)?)),
@@ -439,14 +481,20 @@ pub(super) static TABLE: &[Function] = &[
         Ok(json_path::text_or_null(json_path::walk(args::jsonb(a, 0)?, args::array(a, 1)?)))
     })
     .spreading(),
-    imm("jsonb_set", &[T::JSONB, T::TEXT_ARRAY, T::JSONB], T::JSONB, |_, a| set(a, Put::Set { create: true })),
+    imm("jsonb_set", &[T::JSONB, T::TEXT_ARRAY, T::JSONB], T::JSONB, |_, a| {
+        set(a, Put::Set { create: true })
+    }),
     imm("jsonb_set", &[T::JSONB, T::TEXT_ARRAY, T::JSONB, T::BOOL], T::JSONB, |_, a| {
         set(a, Put::Set { create: args::bool(a, 3)? })
     }),
     imm("jsonb_set_lax", &[T::JSONB, T::TEXT_ARRAY, T::JSONB], T::JSONB, |_, a| set_lax(a)).nonstrict(),
-    imm("jsonb_set_lax", &[T::JSONB, T::TEXT_ARRAY, T::JSONB, T::BOOL], T::JSONB, |_, a| set_lax(a)).nonstrict(),
-    imm("jsonb_set_lax", &[T::JSONB, T::TEXT_ARRAY, T::JSONB, T::BOOL, T::TEXT], T::JSONB, |_, a| set_lax(a)).nonstrict(),
-    imm("jsonb_insert", &[T::JSONB, T::TEXT_ARRAY, T::JSONB], T::JSONB, |_, a| set(a, Put::Insert { after: false })),
+    imm("jsonb_set_lax", &[T::JSONB, T::TEXT_ARRAY, T::JSONB, T::BOOL], T::JSONB, |_, a| set_lax(a))
+        .nonstrict(),
+    imm("jsonb_set_lax", &[T::JSONB, T::TEXT_ARRAY, T::JSONB, T::BOOL, T::TEXT], T::JSONB, |_, a| set_lax(a))
+        .nonstrict(),
+    imm("jsonb_insert", &[T::JSONB, T::TEXT_ARRAY, T::JSONB], T::JSONB, |_, a| {
+        set(a, Put::Insert { after: false })
+    }),
     imm("jsonb_insert", &[T::JSONB, T::TEXT_ARRAY, T::JSONB, T::BOOL], T::JSONB, |_, a| {
         set(a, Put::Insert { after: args::bool(a, 3)? })
     }),

@@ -23,6 +23,9 @@ fn finite(args: &[Datum], function: fn(f64) -> f64) -> SqlResult<Datum> {
     if result.is_infinite() && value.is_finite() {
         return Err(SqlError::new(SqlState::OUT_OF_RANGE, "value out of range: overflow"));
     }
+    if result == 0.0 && function(1.0) != 0.0 && value != 0.0 && value.is_finite() {
+        return Err(SqlError::new(SqlState::OUT_OF_RANGE, "value out of range: underflow"));
+    }
     float8(result)
 }
 
@@ -41,10 +44,7 @@ fn logarithm(args: &[Datum], function: fn(f64) -> f64) -> SqlResult<Datum> {
         return Err(SqlError::new(SqlState::INVALID_LOGARITHM, "cannot take logarithm of zero"));
     }
     if value < 0.0 {
-        return Err(SqlError::new(
-            SqlState::INVALID_LOGARITHM,
-            "cannot take logarithm of a negative number",
-        ));
+        return Err(SqlError::new(SqlState::INVALID_LOGARITHM, "cannot take logarithm of a negative number"));
     }
     float8(function(value))
 }
@@ -53,16 +53,52 @@ fn round_even(value: f64) -> f64 {
     value.round_ties_even()
 }
 
-fn degrees_sine(degrees: f64) -> f64 {
-    // Exact where users expect it.
-    match degrees % 360.0 {
-        0.0 | 180.0 | -180.0 => 0.0,
-        90.0 | -270.0 => 1.0,
-        270.0 | -90.0 => -1.0,
-        30.0 | 150.0 => 0.5,
-        210.0 | 330.0 => -0.5,
-        other => other.to_radians().sin(),
+/// Sine of at most 30 degrees, scaled so that 30 degrees give exactly a half.
+fn small_sine(degrees: f64) -> f64 {
+    degrees.to_radians_exact().sin() / 30f64.to_radians_exact().sin() / 2.0
+}
+
+/// Cosine of at most 60 degrees, scaled so that 60 degrees give exactly a half.
+fn small_cosine(degrees: f64) -> f64 {
+    let part = (1.0 - degrees.to_radians_exact().cos()) / (1.0 - 60f64.to_radians_exact().cos());
+    1.0 - part / 2.0
+}
+
+trait Degrees {
+    fn to_radians_exact(self) -> f64;
+}
+
+impl Degrees for f64 {
+    fn to_radians_exact(self) -> f64 {
+        self * (std::f64::consts::PI / 180.0)
     }
+}
+
+fn sine_of_degrees(degrees: f64) -> f64 {
+    let mut degrees = degrees % 360.0;
+    let mut sign = 1.0;
+    if degrees < 0.0 {
+        (degrees, sign) = (-degrees, -1.0);
+    }
+    if degrees > 180.0 {
+        (degrees, sign) = (360.0 - degrees, -sign);
+    }
+    if degrees > 90.0 {
+        degrees = 180.0 - degrees;
+    }
+    sign * if degrees <= 30.0 { small_sine(degrees) } else { small_cosine(90.0 - degrees) }
+}
+
+fn cosine_of_degrees(degrees: f64) -> f64 {
+    let mut degrees = (degrees % 360.0).abs();
+    let mut sign = 1.0;
+    if degrees > 180.0 {
+        degrees = 360.0 - degrees;
+    }
+    if degrees > 90.0 {
+        (degrees, sign) = (180.0 - degrees, -1.0);
+    }
+    sign * if degrees <= 60.0 { small_cosine(degrees) } else { small_sine(90.0 - degrees) }
 }
 
 fn gcd(a: i64, b: i64) -> Option<i64> {
@@ -110,7 +146,8 @@ fn width_bucket(args: &[Datum]) -> SqlResult<Datum> {
             }
         }
         _ => {
-            let (value, low, high) = (args::numeric(args, 0)?, args::numeric(args, 1)?, args::numeric(args, 2)?);
+            let (value, low, high) =
+                (args::numeric(args, 0)?, args::numeric(args, 1)?, args::numeric(args, 2)?);
             if value.is_nan() || low.is_nan() || high.is_nan() {
                 return bad("operand, lower bound, and upper bound cannot be NaN");
             }
@@ -176,13 +213,22 @@ pub(super) static TABLE: &[Function] = &[
     }),
     imm("sign", &[T::FLOAT8], T::FLOAT8, |_, a| {
         let value = args::float8(a, 0)?;
-        float8(if value == 0.0 || value.is_nan() { value } else { value.signum() })
+        float8(if value > 0.0 {
+            1.0
+        } else if value < 0.0 {
+            -1.0
+        } else {
+            0.0
+        })
     }),
     imm("sqrt", &[T::NUMERIC], T::NUMERIC, |_, a| numeric(args::numeric(a, 0)?.sqrt()?)),
     imm("sqrt", &[T::FLOAT8], T::FLOAT8, |_, a| {
         let value = args::float8(a, 0)?;
         if value < 0.0 {
-            return Err(SqlError::new(SqlState::INVALID_POWER, "cannot take square root of a negative number"));
+            return Err(SqlError::new(
+                SqlState::INVALID_POWER,
+                "cannot take square root of a negative number",
+            ));
         }
         float8(value.sqrt())
     }),
@@ -237,7 +283,9 @@ pub(super) static TABLE: &[Function] = &[
         }
         Ok(Datum::Int8(args::int8(a, 0)?.wrapping_rem(divisor)))
     }),
-    imm("mod", &[T::NUMERIC, T::NUMERIC], T::NUMERIC, |_, a| numeric(args::numeric(a, 0)?.rem(args::numeric(a, 1)?)?)),
+    imm("mod", &[T::NUMERIC, T::NUMERIC], T::NUMERIC, |_, a| {
+        numeric(args::numeric(a, 0)?.rem(args::numeric(a, 1)?)?)
+    }),
     imm("div", &[T::NUMERIC, T::NUMERIC], T::NUMERIC, |_, a| {
         numeric(args::numeric(a, 0)?.div_trunc(args::numeric(a, 1)?)?)
     }),
@@ -245,12 +293,16 @@ pub(super) static TABLE: &[Function] = &[
         int4_of(gcd(i64::from(args::int4(a, 0)?), i64::from(args::int4(a, 1)?)))
     }),
     imm("gcd", &[T::INT8, T::INT8], T::INT8, |_, a| int8_of(gcd(args::int8(a, 0)?, args::int8(a, 1)?))),
-    imm("gcd", &[T::NUMERIC, T::NUMERIC], T::NUMERIC, |_, a| numeric(args::numeric(a, 0)?.gcd(args::numeric(a, 1)?)?)),
+    imm("gcd", &[T::NUMERIC, T::NUMERIC], T::NUMERIC, |_, a| {
+        numeric(args::numeric(a, 0)?.gcd(args::numeric(a, 1)?)?)
+    }),
     imm("lcm", &[T::INT4, T::INT4], T::INT4, |_, a| {
         int4_of(lcm(i64::from(args::int4(a, 0)?), i64::from(args::int4(a, 1)?)))
     }),
     imm("lcm", &[T::INT8, T::INT8], T::INT8, |_, a| int8_of(lcm(args::int8(a, 0)?, args::int8(a, 1)?))),
-    imm("lcm", &[T::NUMERIC, T::NUMERIC], T::NUMERIC, |_, a| numeric(args::numeric(a, 0)?.lcm(args::numeric(a, 1)?)?)),
+    imm("lcm", &[T::NUMERIC, T::NUMERIC], T::NUMERIC, |_, a| {
+        numeric(args::numeric(a, 0)?.lcm(args::numeric(a, 1)?)?)
+    }),
     imm("factorial", &[T::INT8], T::NUMERIC, |_, a| numeric(Numeric::factorial(args::int8(a, 0)?)?)),
     imm("scale", &[T::NUMERIC], T::INT4, |_, a| {
         let value = args::numeric(a, 0)?;
@@ -276,8 +328,8 @@ pub(super) static TABLE: &[Function] = &[
     imm("atan2", &[T::FLOAT8, T::FLOAT8], T::FLOAT8, |_, a| {
         float8(args::float8(a, 0)?.atan2(args::float8(a, 1)?))
     }),
-    imm("sind", &[T::FLOAT8], T::FLOAT8, |_, a| within(a, f64::is_finite, degrees_sine)),
-    imm("cosd", &[T::FLOAT8], T::FLOAT8, |_, a| within(a, f64::is_finite, |value| degrees_sine(value % 360.0 + 90.0))),
+    imm("sind", &[T::FLOAT8], T::FLOAT8, |_, a| within(a, f64::is_finite, sine_of_degrees)),
+    imm("cosd", &[T::FLOAT8], T::FLOAT8, |_, a| within(a, f64::is_finite, cosine_of_degrees)),
     imm("sinh", &[T::FLOAT8], T::FLOAT8, |_, a| float8(args::float8(a, 0)?.sinh())),
     imm("cosh", &[T::FLOAT8], T::FLOAT8, |_, a| float8(args::float8(a, 0)?.cosh())),
     imm("tanh", &[T::FLOAT8], T::FLOAT8, |_, a| float8(args::float8(a, 0)?.tanh())),

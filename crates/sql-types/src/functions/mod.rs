@@ -17,27 +17,40 @@
 
 mod aggregate;
 mod args;
+mod arrays;
+mod casts;
 mod catalog_functions;
+mod digests;
+mod json_path;
+mod jsons;
+mod math;
+mod number_format;
+mod operators;
+mod pattern;
+mod regex;
+mod regexps;
 mod registry;
 mod resolve;
-mod set;
-mod window;
-mod operators;
 mod scalar;
+mod set;
+mod strings;
+mod system;
+#[cfg(test)]
+mod tests;
+mod times;
+mod window;
 
 pub use crate::context::{
-    ByteaOutput, CatalogFunctions, DateOrder, DateStyle, EvalContext, IntervalStyle, NoCatalog,
-    NoRandom, Random, RegKind, TextContext,
+    ByteaOutput, CatalogFunctions, DateOrder, DateStyle, EvalContext, IntervalStyle, NoCatalog, NoRandom,
+    Random, RegKind, TextContext,
 };
 pub use catalog_functions::CATALOG_FUNCTIONS;
-pub use registry::{
-    all_aggregates, all_functions, all_operators, all_set_functions, all_window_functions,
-};
-pub use resolve::{
-    Resolved, ResolvedAggregate, ResolvedSet, ResolvedWindow, resolve, resolve_aggregate,
-    resolve_operator, resolve_set_function, resolve_variadic, resolve_window,
-};
+pub use registry::{all_aggregates, all_functions, all_operators, all_set_functions, all_window_functions};
 pub use registry::{is_aggregate, is_function, is_set_function, is_window_function};
+pub use resolve::{
+    Resolved, ResolvedAggregate, ResolvedSet, ResolvedWindow, resolve, resolve_aggregate, resolve_operator,
+    resolve_set_function, resolve_variadic, resolve_window,
+};
 
 use crate::datum::{Datum, Row};
 use crate::error::SqlResult;
@@ -89,12 +102,7 @@ pub struct Function {
 impl Function {
     /// Evaluates the function. `types` are the (resolved) types of the arguments; they are looked at
     /// only where [`Function::needs_types`].
-    pub fn call(
-        &self,
-        context: &EvalContext<'_>,
-        types: &[Type],
-        args: &[Datum],
-    ) -> SqlResult<Datum> {
+    pub fn call(&self, context: &EvalContext<'_>, types: &[Type], args: &[Datum]) -> SqlResult<Datum> {
         if self.strict && args.iter().any(Datum::is_null) {
             return Ok(Datum::Null);
         }
@@ -241,12 +249,7 @@ pub struct SetFunction {
 
 impl SetFunction {
     /// Starts the set; empty if the function is strict and an argument is NULL.
-    pub fn call(
-        &self,
-        context: &EvalContext<'_>,
-        call: SetCall<'_>,
-        args: &[Datum],
-    ) -> SqlResult<SetRows> {
+    pub fn call(&self, context: &EvalContext<'_>, call: SetCall<'_>, args: &[Datum]) -> SqlResult<SetRows> {
         if self.strict && args.iter().any(Datum::is_null) {
             return Ok(Box::new(std::iter::empty()));
         }

@@ -48,8 +48,12 @@ fn matches(text: &[u8], pattern: &[u8], utf8: bool) -> SqlResult<bool> {
             }
             Some(b'_') => false,
             Some(b'\\') => {
-                let literal = pattern.get(p + 1).ok_or_else(dangling_escape)?;
-                let same = text.get(t) == Some(literal);
+                // A pattern that ends here is noticed only where there is text left to match.
+                let literal = pattern.get(p + 1);
+                if literal.is_none() && t < text.len() {
+                    return Err(dangling_escape());
+                }
+                let same = literal.is_some() && text.get(t) == literal;
                 if same {
                     t += 1;
                     p += 2;

@@ -82,13 +82,8 @@ impl Options {
 }
 
 fn build(pattern: &str, flags: &str) -> SqlResult<Regex> {
-    let mut options = Options {
-        fold: false,
-        dot_stops: false,
-        anchors_at_lines: false,
-        extended: false,
-        literal: false,
-    };
+    let mut options =
+        Options { fold: false, dot_stops: false, anchors_at_lines: false, extended: false, literal: false };
     options.apply(flags)?;
     let mut body = pattern;
     if let Some(literal) = body.strip_prefix("***=") {
@@ -142,7 +137,35 @@ fn explain<'a>(_pattern: &str, text: &'a str) -> &'a str {
 fn translate(pattern: &str) -> SqlResult<String> {
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut chars = pattern.chars().peekable();
+    // Whether the last thing read was a quantifier, which another one may not follow.
+    let mut quantified = false;
     while let Some(c) = chars.next() {
+        let repetition = c == '{' && chars.peek().is_some_and(char::is_ascii_digit);
+        let quantifier = matches!(c, '*' | '+') || repetition || (c == '?' && !out.ends_with('('));
+        if quantified && quantifier {
+            return Err(invalid("quantifier operand invalid"));
+        }
+        quantified = quantifier;
+        if repetition {
+            out.push(c);
+            while let Some(bound) = chars.next_if(|c| c.is_ascii_digit() || *c == ',') {
+                out.push(bound);
+            }
+            if chars.next() != Some('}') {
+                return Err(invalid("invalid repetition count(s)"));
+            }
+            out.push('}');
+        }
+        // A question mark after a quantifier makes it lazy.
+        if quantifier {
+            if !repetition {
+                out.push(c);
+            }
+            if let Some(lazy) = chars.next_if_eq(&'?') {
+                out.push(lazy);
+            }
+            continue;
+        }
         match c {
             '\\' => {
                 let Some(next) = chars.next() else {
@@ -151,14 +174,9 @@ fn translate(pattern: &str) -> SqlResult<String> {
                 escape(next, &mut chars, &mut out)?;
             }
             '[' => bracket(&mut chars, &mut out)?,
-            '{' if !chars.peek().is_some_and(char::is_ascii_digit) => out.push_str("\\{"),
-            '}' => {
-                // Closes a repetition only if one was opened.
-                let opened = out.rfind('{').is_some_and(|at| {
-                    !out[..at].ends_with('\\')
-                        && out[at + 1..].bytes().all(|byte| byte.is_ascii_digit() || byte == b',')
-                });
-                out.push_str(if opened { "}" } else { "\\}" });
+            '{' | '}' => {
+                out.push('\\');
+                out.push(c);
             }
             c => out.push(c),
         }
@@ -215,7 +233,9 @@ fn bracket(chars: &mut Chars<'_>, out: &mut String) -> SqlResult<()> {
     let ahead: String = chars.clone().take(6).collect();
     for (written, boundary) in [("[:<:]]", "\\b{start}"), ("[:>:]]", "\\b{end}")] {
         if ahead == written {
-            (0..6).for_each(|_| drop(chars.next()));
+            (0..6).for_each(|_| {
+                chars.next();
+            });
             out.push_str(boundary);
             return Ok(());
         }

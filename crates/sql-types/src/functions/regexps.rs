@@ -19,7 +19,10 @@ fn compiled(args: &[Datum], flags: &str) -> SqlResult<Regex> {
 /// The groups of a match, or the whole match if there are none.
 pub(super) fn groups(captures: &Captures<'_>) -> Datum {
     let start = usize::from(captures.len() > 1);
-    let values = captures.iter().skip(start).map(|group| group.map_or(Datum::Null, |group| Datum::text(group.as_str())));
+    let values = captures
+        .iter()
+        .skip(start)
+        .map(|group| group.map_or(Datum::Null, |group| Datum::text(group.as_str())));
     Datum::array(T::TEXT, values.collect())
 }
 
@@ -99,7 +102,9 @@ fn expand(captures: &Captures<'_>, replacement: &str, out: &mut String) {
 fn replace(text: &str, regex: &Regex, replacement: &str, start: usize, n: usize) -> SqlResult<Datum> {
     let mut out = String::with_capacity(text.len());
     let mut last = 0;
-    for (index, captures) in regex.captures_iter(text).filter(|found| found.get(0).is_some_and(|m| m.start() >= start)).enumerate() {
+    for (index, captures) in
+        regex.captures_iter(text).filter(|found| found.get(0).is_some_and(|m| m.start() >= start)).enumerate()
+    {
         let Some(whole) = captures.get(0) else { continue };
         if n != 0 && index + 1 != n {
             continue;
@@ -149,7 +154,10 @@ fn regexp_replace_from(args: &[Datum]) -> SqlResult<Datum> {
     let start = start_offset(text, args::int4(args, 3)?)?;
     let n = if args.len() > 4 { args::int4(args, 4)? } else { 1 };
     if n < 0 {
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER, format!("invalid value for parameter \"n\": {n}")));
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER,
+            format!("invalid value for parameter \"n\": {n}"),
+        ));
     }
     let regex = compiled(args, flags(args, 5)?)?;
     replace(text, &regex, args::text(args, 2)?, start, n as usize)
@@ -201,11 +209,15 @@ pub(super) static TABLE: &[Function] = &[
     imm("regexp_replace", &[T::TEXT, T::TEXT, T::TEXT], T::TEXT, |_, a| regexp_replace(a)),
     imm("regexp_replace", &[T::TEXT, T::TEXT, T::TEXT, T::TEXT], T::TEXT, |_, a| regexp_replace(a)),
     imm("regexp_replace", &[T::TEXT, T::TEXT, T::TEXT, T::INT4], T::TEXT, |_, a| regexp_replace_from(a)),
-    imm("regexp_replace", &[T::TEXT, T::TEXT, T::TEXT, T::INT4, T::INT4], T::TEXT, |_, a| regexp_replace_from(a)),
+    imm("regexp_replace", &[T::TEXT, T::TEXT, T::TEXT, T::INT4, T::INT4], T::TEXT, |_, a| {
+        regexp_replace_from(a)
+    }),
     imm("regexp_replace", &[T::TEXT, T::TEXT, T::TEXT, T::INT4, T::INT4, T::TEXT], T::TEXT, |_, a| {
         regexp_replace_from(a)
     }),
-    imm("regexp_split_to_array", &[T::TEXT, T::TEXT], T::TEXT_ARRAY, |_, a| Ok(Datum::array(T::TEXT, split(a)?))),
+    imm("regexp_split_to_array", &[T::TEXT, T::TEXT], T::TEXT_ARRAY, |_, a| {
+        Ok(Datum::array(T::TEXT, split(a)?))
+    }),
     imm("regexp_split_to_array", &[T::TEXT, T::TEXT, T::TEXT], T::TEXT_ARRAY, |_, a| {
         Ok(Datum::array(T::TEXT, split(a)?))
     }),

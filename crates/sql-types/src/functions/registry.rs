@@ -16,7 +16,11 @@ fn sorted<T: Sync>(
     })
 }
 
-fn named<T>(entries: &'static [&'static T], wanted: &str, name: fn(&T) -> &'static str) -> &'static [&'static T] {
+fn named<T>(
+    entries: &'static [&'static T],
+    wanted: &str,
+    name: fn(&T) -> &'static str,
+) -> &'static [&'static T] {
     let start = entries.partition_point(|entry| name(entry) < wanted);
     let len = entries[start..].partition_point(|entry| name(entry) == wanted);
     &entries[start..start + len]

@@ -112,8 +112,7 @@ pub fn resolve_operator(symbol: &str, left: Option<Type>, right: Type) -> SqlRes
         .iter()
         .filter_map(|function| candidate(*function, function.args, false, types.len()))
         .collect();
-    let (function, arg_types, returns) =
-        pick(candidates, &types, |f| f.returns, &Call::Operator(symbol))?;
+    let (function, arg_types, returns) = pick(candidates, &types, |f| f.returns, &Call::Operator(symbol))?;
     Ok(Resolved { function, arg_types, returns })
 }
 
@@ -218,11 +217,7 @@ fn pick<T>(
     Ok((chosen.entry, arg_types, returns))
 }
 
-fn select<T>(
-    mut candidates: Vec<Candidate<T>>,
-    types: &[Type],
-    call: &Call<'_>,
-) -> SqlResult<Candidate<T>> {
+fn select<T>(mut candidates: Vec<Candidate<T>>, types: &[Type], call: &Call<'_>) -> SqlResult<Candidate<T>> {
     if let Some(exact) = candidates.iter().position(|candidate| candidate.args == types) {
         return Ok(candidates.swap_remove(exact));
     }
@@ -247,8 +242,7 @@ fn select<T>(
             let known = candidate.args.iter().zip(types).filter(|(_, ty)| **ty != Type::UNKNOWN);
             known
                 .filter(|(target, actual)| {
-                    target == actual
-                        || (target.is_preferred() && target.category() == actual.category())
+                    target == actual || (target.is_preferred() && target.category() == actual.category())
                 })
                 .count()
         });
@@ -304,9 +298,7 @@ fn by_literal_categories<T>(candidates: &mut Vec<Candidate<T>>, types: &[Type]) 
     }
     let fits = |candidate: &Candidate<T>| {
         slots.iter().zip(&candidate.args).all(|(slot, ty)| match slot {
-            Some((category, preferred)) => {
-                ty.category() == *category && (!preferred || ty.is_preferred())
-            }
+            Some((category, preferred)) => ty.category() == *category && (!preferred || ty.is_preferred()),
             None => true,
         })
     };
@@ -323,7 +315,11 @@ fn by_same_known_type<T>(candidates: &mut Vec<Candidate<T>>, types: &[Type]) {
     if known.any(|ty| *ty != first) {
         return;
     }
-    let fits = |candidate: &Candidate<T>| candidate.args.iter().all(|target| accepts(*target, first));
+    let all = vec![first; types.len()];
+    let fits = |candidate: &Candidate<T>| {
+        candidate.args.iter().all(|target| accepts(*target, first))
+            && Bindings::consistent(&candidate.args, &all)
+    };
     if candidates.iter().filter(|candidate| fits(candidate)).count() == 1 {
         candidates.retain(fits);
     }
@@ -362,7 +358,8 @@ impl Bindings {
             }
         }
         if has_compatible {
-            let common = if compatible.is_empty() { Some(Type::TEXT) } else { cast::common_type(&compatible) };
+            let common =
+                if compatible.is_empty() { Some(Type::TEXT) } else { cast::common_type(&compatible) };
             bindings.compatible = Some(common.ok_or_else(|| {
                 SqlError::new(
                     SqlState::DATATYPE_MISMATCH,
@@ -412,9 +409,7 @@ impl Bindings {
         match ty {
             Type::ANYELEMENT | Type::ANYNONARRAY | Type::ANYENUM => self.exact.ok_or_else(undetermined),
             Type::ANYARRAY => array(self.exact.ok_or_else(undetermined)?),
-            Type::ANYCOMPATIBLE | Type::ANYCOMPATIBLENONARRAY => {
-                self.compatible.ok_or_else(undetermined)
-            }
+            Type::ANYCOMPATIBLE | Type::ANYCOMPATIBLENONARRAY => self.compatible.ok_or_else(undetermined),
             Type::ANYCOMPATIBLEARRAY => array(self.compatible.ok_or_else(undetermined)?),
             other => Ok(other),
         }

@@ -36,7 +36,7 @@ fn offset(text: &str, characters: usize) -> usize {
 }
 
 /// `substring(text from start [for length])`, in characters from 1.
-fn substring<'a>(text: &'a str, start: i32, length: Option<i32>) -> SqlResult<&'a str> {
+fn substring(text: &str, start: i32, length: Option<i32>) -> SqlResult<&str> {
     let from = i64::from(start) - 1;
     let to = match length {
         Some(length) if length < 0 => {
@@ -152,7 +152,9 @@ fn split_part(args: &[Datum]) -> SqlResult<Datum> {
         return string(if index == 1 || index == -1 { text } else { "" });
     }
     let at = index.unsigned_abs() as usize - 1;
-    string(if index > 0 { text.split(separator).nth(at) } else { text.rsplit(separator).nth(at) }.unwrap_or(""))
+    string(
+        if index > 0 { text.split(separator).nth(at) } else { text.rsplit(separator).nth(at) }.unwrap_or(""),
+    )
 }
 
 /// `left`: all but the last |n| characters if n is negative; `right`: all but the first.
@@ -203,10 +205,13 @@ fn chr(code: i32) -> SqlResult<Datum> {
     if code == 0 {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "null character not permitted"));
     }
-    let c = u32::try_from(code).ok().and_then(char::from_u32).ok_or_else(|| {
+    let Ok(code) = u32::try_from(code) else {
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER, "character number must be positive"));
+    };
+    let c = char::from_u32(code).ok_or_else(|| {
         SqlError::new(
             SqlState::PROGRAM_LIMIT,
-            format!("requested character {} for encoding", if code < 0 { "number must be positive" } else { "too large" }),
+            std::format!("requested character too large for encoding: {code}"),
         )
     })?;
     string(c.to_string())
@@ -214,7 +219,11 @@ fn chr(code: i32) -> SqlResult<Datum> {
 
 fn quote_literal(text: &str) -> String {
     let escaped = text.replace('\'', "''");
-    if text.contains('\\') { format!(" E'{}'", escaped.replace('\\', "\\\\")).trim_start().to_string() } else { format!("'{escaped}'") }
+    if text.contains('\\') {
+        format!(" E'{}'", escaped.replace('\\', "\\\\")).trim_start().to_string()
+    } else {
+        format!("'{escaped}'")
+    }
 }
 
 /// Appends a value of any type as `concat` shows it.
@@ -287,9 +296,8 @@ fn format(context: &EvalContext<'_>, types: &[T], args: &[Datum]) -> SqlResult<D
     let Some(template) = args::optional(args, 0, args::text)? else { return Ok(Datum::Null) };
     let bad = |message: &str| SqlError::new(SqlState::INVALID_PARAMETER, message);
     let few = || bad("too few arguments for format()");
-    let unterminated = || {
-        bad("unterminated format() type specifier").with_hint("For a single \"%\" use \"%%\".")
-    };
+    let unterminated =
+        || bad("unterminated format() type specifier").with_hint("For a single \"%\" use \"%%\".");
     let mut out = String::new();
     let mut next = 1;
     let mut chars = template.chars().peekable();
@@ -430,7 +438,8 @@ fn parse_identifier(input: &str, strict: bool) -> SqlResult<Datum> {
             parts.push(Datum::text(name));
             rest = &quoted[end + 1..];
         } else {
-            let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len());
+            let end =
+                rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len());
             if end == 0 || rest.starts_with(|c: char| c.is_ascii_digit() || c == '$') {
                 let detail = match (rest.starts_with('.'), parts.is_empty()) {
                     (true, _) => "No valid identifier before \".\".",
@@ -458,9 +467,13 @@ pub(super) static TABLE: &[Function] = &[
     imm("length", &[T::BPCHAR], T::INT4, |_, a| int4(characters(args::text(a, 0)?.trim_end_matches(' ')))),
     imm("length", &[T::BYTEA], T::INT4, |_, a| int4(args::bytea(a, 0)?.len())),
     imm("char_length", &[T::TEXT], T::INT4, |_, a| int4(characters(args::text(a, 0)?))),
-    imm("char_length", &[T::BPCHAR], T::INT4, |_, a| int4(characters(args::text(a, 0)?.trim_end_matches(' ')))),
+    imm("char_length", &[T::BPCHAR], T::INT4, |_, a| {
+        int4(characters(args::text(a, 0)?.trim_end_matches(' ')))
+    }),
     imm("character_length", &[T::TEXT], T::INT4, |_, a| int4(characters(args::text(a, 0)?))),
-    imm("character_length", &[T::BPCHAR], T::INT4, |_, a| int4(characters(args::text(a, 0)?.trim_end_matches(' ')))),
+    imm("character_length", &[T::BPCHAR], T::INT4, |_, a| {
+        int4(characters(args::text(a, 0)?.trim_end_matches(' ')))
+    }),
     imm("octet_length", &[T::TEXT], T::INT4, |_, a| int4(args::text(a, 0)?.len())),
     imm("octet_length", &[T::BPCHAR], T::INT4, |_, a| int4(args::text(a, 0)?.len())),
     imm("octet_length", &[T::BYTEA], T::INT4, |_, a| int4(args::bytea(a, 0)?.len())),
@@ -470,23 +483,33 @@ pub(super) static TABLE: &[Function] = &[
     imm("upper", &[T::TEXT], T::TEXT, |_, a| string(args::text(a, 0)?.to_uppercase())),
     imm("initcap", &[T::TEXT], T::TEXT, |_, a| string(initcap(args::text(a, 0)?))),
     imm("reverse", &[T::TEXT], T::TEXT, |_, a| string(args::text(a, 0)?.chars().rev().collect::<String>())),
-    imm("substring", &[T::TEXT, T::INT4], T::TEXT, |_, a| string(substring(args::text(a, 0)?, args::int4(a, 1)?, None)?)),
+    imm("substring", &[T::TEXT, T::INT4], T::TEXT, |_, a| {
+        string(substring(args::text(a, 0)?, args::int4(a, 1)?, None)?)
+    }),
     imm("substring", &[T::TEXT, T::INT4, T::INT4], T::TEXT, |_, a| {
         string(substring(args::text(a, 0)?, args::int4(a, 1)?, Some(args::int4(a, 2)?))?)
     }),
-    imm("substr", &[T::TEXT, T::INT4], T::TEXT, |_, a| string(substring(args::text(a, 0)?, args::int4(a, 1)?, None)?)),
+    imm("substr", &[T::TEXT, T::INT4], T::TEXT, |_, a| {
+        string(substring(args::text(a, 0)?, args::int4(a, 1)?, None)?)
+    }),
     imm("substr", &[T::TEXT, T::INT4, T::INT4], T::TEXT, |_, a| {
         string(substring(args::text(a, 0)?, args::int4(a, 1)?, Some(args::int4(a, 2)?))?)
     }),
-    imm("substring", &[T::BYTEA, T::INT4], T::BYTEA, |_, a| substring_bytes(args::bytea(a, 0)?, args::int4(a, 1)?, None)),
+    imm("substring", &[T::BYTEA, T::INT4], T::BYTEA, |_, a| {
+        substring_bytes(args::bytea(a, 0)?, args::int4(a, 1)?, None)
+    }),
     imm("substring", &[T::BYTEA, T::INT4, T::INT4], T::BYTEA, |_, a| {
         substring_bytes(args::bytea(a, 0)?, args::int4(a, 1)?, Some(args::int4(a, 2)?))
     }),
-    imm("substr", &[T::BYTEA, T::INT4], T::BYTEA, |_, a| substring_bytes(args::bytea(a, 0)?, args::int4(a, 1)?, None)),
+    imm("substr", &[T::BYTEA, T::INT4], T::BYTEA, |_, a| {
+        substring_bytes(args::bytea(a, 0)?, args::int4(a, 1)?, None)
+    }),
     imm("substr", &[T::BYTEA, T::INT4, T::INT4], T::BYTEA, |_, a| {
         substring_bytes(args::bytea(a, 0)?, args::int4(a, 1)?, Some(args::int4(a, 2)?))
     }),
-    imm("position", &[T::TEXT, T::TEXT], T::INT4, |_, a| int4(position(args::text(a, 0)?, args::text(a, 1)?))),
+    imm("position", &[T::TEXT, T::TEXT], T::INT4, |_, a| {
+        int4(position(args::text(a, 0)?, args::text(a, 1)?))
+    }),
     imm("strpos", &[T::TEXT, T::TEXT], T::INT4, |_, a| int4(position(args::text(a, 0)?, args::text(a, 1)?))),
     imm("position", &[T::BYTEA, T::BYTEA], T::INT4, |_, a| {
         let (bytes, wanted) = (args::bytea(a, 0)?, args::bytea(a, 1)?);
@@ -542,7 +565,10 @@ pub(super) static TABLE: &[Function] = &[
         parse_identifier(args::text(a, 0)?, args::bool(a, 1)?)
     }),
     typed("concat", &[T::ANY], T::TEXT, concat).variadic().nonstrict().stable(),
-    typed("concat", &[T::ANYARRAY], T::TEXT, |c, t, a| spread(c, t, a, concat)).spreading().nonstrict().stable(),
+    typed("concat", &[T::ANYARRAY], T::TEXT, |c, t, a| spread(c, t, a, concat))
+        .spreading()
+        .nonstrict()
+        .stable(),
     typed("concat_ws", &[T::TEXT, T::ANY], T::TEXT, concat_ws).variadic().nonstrict().stable(),
     typed("concat_ws", &[T::TEXT, T::ANYARRAY], T::TEXT, |c, t, a| spread(c, t, a, concat_ws))
         .spreading()

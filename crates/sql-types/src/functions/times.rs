@@ -34,6 +34,17 @@ fn date_part(context: &EvalContext<'_>, args: &[Datum]) -> SqlResult<Datum> {
         }
         other => other,
     };
+    if let [Datum::Text(field), Datum::Interval(interval)] = args
+        && field.eq_ignore_ascii_case("epoch")
+    {
+        // Summed in floating point, unlike `extract`.
+        let (years, months) = (f64::from(interval.months / 12), f64::from(interval.months % 12));
+        let mut seconds = interval.micros as f64 / 1e6;
+        seconds += 365.25 * 86_400.0 * years;
+        seconds += 30.0 * 86_400.0 * months;
+        seconds += 86_400.0 * f64::from(interval.days);
+        return Ok(Datum::Float8(seconds));
+    }
     Ok(part(context, args)?.map_or(Datum::Null, |number| Datum::Float8(number.to_f64())))
 }
 
@@ -68,11 +79,14 @@ fn from_epoch(seconds: f64) -> SqlResult<Datum> {
     if seconds.is_infinite() {
         return Ok(Datum::Timestamptz(if seconds > 0.0 { i64::MAX } else { i64::MIN }));
     }
-    let micros = ((seconds - (datetime::UNIX_EPOCH_OFFSET / datetime::SECOND) as f64) * 1e6).round_ties_even();
+    let micros =
+        ((seconds - (datetime::UNIX_EPOCH_OFFSET / datetime::SECOND) as f64) * 1e6).round_ties_even();
     if !(datetime::MIN_TIMESTAMP as f64..datetime::END_TIMESTAMP as f64).contains(&micros) {
+        let mut shown = String::new();
+        crate::text::format_float8(seconds, 1, &mut shown);
         return Err(SqlError::new(
             SqlState::DATETIME_OVERFLOW,
-            format!("timestamp out of range: \"{seconds}\""),
+            format!("timestamp out of range: \"{shown}\""),
         ));
     }
     Ok(Datum::Timestamptz(micros as i64))

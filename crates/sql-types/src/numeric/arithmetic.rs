@@ -66,9 +66,8 @@ impl Numeric {
                     let power = POWERS_OF_TEN.get(usize::from(scale - from))?;
                     value.checked_mul(*power)
                 };
-                let sum = right.and_then(|right| {
-                    raise(left, left_scale)?.checked_add(raise(right, right_scale)?)
-                });
+                let sum =
+                    right.and_then(|right| raise(left, left_scale)?.checked_add(raise(right, right_scale)?));
                 if let Some(sum) = sum {
                     return Ok(Numeric::new(sum, scale));
                 }
@@ -104,7 +103,8 @@ impl Numeric {
 
     /// Product; its scale is the sum of the scales.
     pub fn mul(&self, other: &Numeric) -> SqlResult<Numeric> {
-        if let (Parts::Small(left, left_scale), Parts::Small(right, right_scale)) = (self.parts(), other.parts())
+        if let (Parts::Small(left, left_scale), Parts::Small(right, right_scale)) =
+            (self.parts(), other.parts())
             && let Some(product) = left.checked_mul(right)
             && i64::from(left_scale) + i64::from(right_scale) <= MAX_SCALE
         {
@@ -223,9 +223,7 @@ impl Numeric {
                 Some(negated) => Numeric::new(negated, scale),
                 None => Numeric::from_big(-BigInt::from(coefficient), scale).unwrap_or(Numeric::NAN),
             },
-            Parts::Big(coefficient, scale) => {
-                Numeric::from_big(-coefficient, scale).unwrap_or(Numeric::NAN)
-            }
+            Parts::Big(coefficient, scale) => Numeric::from_big(-coefficient, scale).unwrap_or(Numeric::NAN),
             Parts::NaN => Numeric::NAN,
             Parts::Infinity { negative: true } => Numeric::INFINITY,
             Parts::Infinity { negative: false } => Numeric::NEG_INFINITY,
@@ -239,7 +237,7 @@ impl Numeric {
 
     /// Rounded to a number of digits after the point (before it, if negative), halves away from zero.
     pub fn round(&self, places: i32) -> SqlResult<Numeric> {
-        self.to_places(places, |coefficient, power| divide_rounded(coefficient, power))
+        self.to_places(places, divide_rounded)
     }
 
     /// Cut to a number of digits after the point.
@@ -334,10 +332,7 @@ impl Numeric {
     /// `n!`
     pub fn factorial(n: i64) -> SqlResult<Numeric> {
         if n < 0 {
-            return Err(SqlError::new(
-                SqlState::OUT_OF_RANGE,
-                "factorial of a negative number is undefined",
-            ));
+            return Err(SqlError::new(SqlState::OUT_OF_RANGE, "factorial of a negative number is undefined"));
         }
         // 32177! is the largest within the bounds of the type.
         if n > 32_177 {
@@ -353,9 +348,8 @@ impl Numeric {
             return Ok(Numeric::NAN);
         }
         let too_large = |what: String| {
-            SqlError::new(SqlState::OUT_OF_RANGE, "numeric field overflow").with_detail(format!(
-                "A field with precision {precision}, scale {scale} {what}."
-            ))
+            SqlError::new(SqlState::OUT_OF_RANGE, "numeric field overflow")
+                .with_detail(format!("A field with precision {precision}, scale {scale} {what}."))
         };
         if self.is_infinite() {
             return Err(too_large("cannot hold an infinite value".to_string()));

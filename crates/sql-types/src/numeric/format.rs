@@ -12,10 +12,7 @@ const SIGN_INFINITY: u16 = 0xd000;
 const SIGN_NEG_INFINITY: u16 = 0xf000;
 
 fn invalid(text: &str) -> SqlError {
-    SqlError::new(
-        SqlState::INVALID_TEXT,
-        format!("invalid input syntax for type numeric: \"{text}\""),
-    )
+    SqlError::new(SqlState::INVALID_TEXT, format!("invalid input syntax for type numeric: \"{text}\""))
 }
 
 impl Numeric {
@@ -94,7 +91,8 @@ impl Numeric {
         let special = |sign: u16, out: &mut BytesMut| {
             out.put_slice(&[0, 0, 0, 0]);
             out.put_u16(sign);
-            out.put_u16(0);
+            // The infinities show a bit of PostgreSQL's own layout here.
+            out.put_u16(if sign == SIGN_NAN { 0 } else { 0x20 });
         };
         let (negative, scale, text) = match self.parts() {
             Parts::NaN => return special(SIGN_NAN, out),
@@ -129,11 +127,12 @@ impl Numeric {
         let bad = |what: &str| {
             SqlError::new(SqlState::INVALID_BINARY, format!("invalid {what} in external \"numeric\" value"))
         };
-        let words: Vec<u16> = bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
+        let words: Vec<u16> =
+            bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
         let [count, weight, sign, scale, groups @ ..] = words.as_slice() else {
             return Err(bad("length"));
         };
-        if bytes.len() % 2 != 0 || groups.len() != usize::from(*count) {
+        if !bytes.len().is_multiple_of(2) || groups.len() != usize::from(*count) {
             return Err(bad("length"));
         }
         match *sign {

@@ -22,7 +22,7 @@ mod transcendental;
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use num_bigint::BigInt;
-use num_traits::{Signed, ToPrimitive, Zero};
+use num_traits::{Signed, ToPrimitive};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -44,7 +44,11 @@ pub struct Numeric(Repr);
 #[derive(Clone)]
 enum Repr {
     /// A 128-bit coefficient in two halves, so that the alignment stays at eight bytes.
-    Small { high: i64, low: u64, scale: u16 },
+    Small {
+        high: i64,
+        low: u64,
+        scale: u16,
+    },
     Big(Arc<Big>),
     NaN,
     Infinity,
@@ -129,7 +133,8 @@ impl Numeric {
         let bits = coefficient.bits() as i64;
         let limit = MAX_INTEGER_DIGITS + i64::from(scale);
         // A digit takes a little more than 3.32 bits: only close calls are counted exactly.
-        if bits > limit * 33_220 / 10_000 && (bits > limit * 33_300 / 10_000 || digits(&coefficient) > limit) {
+        if bits > limit * 33_219 / 10_000 && (bits > limit * 33_300 / 10_000 || digits(&coefficient) > limit)
+        {
             return Err(overflow());
         }
         Ok(Numeric(Repr::Big(Arc::new(Big { coefficient, scale }))))
@@ -312,7 +317,8 @@ impl PartialOrd for Numeric {
 impl Ord for Numeric {
     /// NaN equals itself and is larger than everything.
     fn cmp(&self, other: &Self) -> Ordering {
-        if let (Parts::Small(left, left_scale), Parts::Small(right, right_scale)) = (self.parts(), other.parts())
+        if let (Parts::Small(left, left_scale), Parts::Small(right, right_scale)) =
+            (self.parts(), other.parts())
         {
             if left_scale == right_scale {
                 return left.cmp(&right);
@@ -388,9 +394,4 @@ impl std::fmt::Debug for Numeric {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self}")
     }
-}
-
-/// Whether a big integer is zero: named apart from the trait for readers of the arithmetic.
-pub(crate) fn is_zero(value: &BigInt) -> bool {
-    value.is_zero()
 }

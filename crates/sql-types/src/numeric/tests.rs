@@ -15,8 +15,8 @@ fn scales_of_results_are_those_of_postgresql() {
     assert_eq!(n("1.10").mul(&n("2.0")).unwrap().to_string(), "2.200");
     assert_eq!(n("2").sqrt().unwrap().to_string(), "1.414213562373095");
     assert_eq!(n("1").exp().unwrap().to_string(), "2.7182818284590452");
-    assert_eq!(n("2").ln().unwrap().to_string(), "0.69314718055994531");
-    assert_eq!(n("2").power(&n("10")).unwrap().to_string(), "1024.0000000000000");
+    assert_eq!(n("2").ln().unwrap().to_string(), "0.6931471805599453");
+    assert_eq!(n("2").power(&n("10")).unwrap().to_string(), "1024.0000000000000000");
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn equal_values_of_different_scale_are_one_key() {
 
 #[test]
 fn bounds_are_enforced() {
-    assert_eq!(Numeric::parse("1e131072").unwrap_err().code, SqlState::OUT_OF_RANGE);
+    assert_eq!(Numeric::parse("1e131072").map(drop).unwrap_err().code, SqlState::OUT_OF_RANGE);
     assert!(Numeric::parse("1e131071").is_ok());
     assert_eq!(Numeric::parse("1e-16384").unwrap_err().code, SqlState::OUT_OF_RANGE);
     assert!(n("1e131071").mul(&n("10")).is_err());

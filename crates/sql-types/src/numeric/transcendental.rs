@@ -10,9 +10,8 @@ use super::{
 use crate::error::{SqlError, SqlResult, SqlState};
 use num_bigint::BigInt;
 use num_traits::{One, Signed, ToPrimitive, Zero};
+use std::f64::consts::LOG10_E;
 
-/// log10(e)
-const LOG10_E: f64 = 0.434_294_481_903_252;
 /// Beyond this, the exponent of `exp` is out of range or its result zero.
 const MAX_EXPONENT: f64 = 6000.0;
 
@@ -153,9 +152,8 @@ impl Numeric {
             return Ok(Numeric::INFINITY);
         };
         let (weight, _) = Self::weight_and_first_group(&coefficient, own_scale);
-        let scale = (MIN_SIGNIFICANT_DIGITS - (weight * 2 + 1))
-            .max(i64::from(own_scale))
-            .clamp(0, MAX_DISPLAY_SCALE);
+        let scale =
+            (MIN_SIGNIFICANT_DIGITS - (weight * 2 + 1)).max(i64::from(own_scale)).clamp(0, MAX_DISPLAY_SCALE);
         // One digit more than shown decides the rounding, as a root is never a half exactly
         // unless it has that digit.
         let shift = 2 * (scale + 1) - i64::from(own_scale);
@@ -176,9 +174,8 @@ impl Numeric {
             return Ok(if self.signum() > 0 { Numeric::INFINITY } else { Numeric::ZERO });
         }
         let weight = (self.to_f64() * LOG10_E).clamp(-2000.0, 2000.0) as i64;
-        let scale = (MIN_SIGNIFICANT_DIGITS - weight)
-            .max(i64::from(self.scale()))
-            .clamp(0, MAX_DISPLAY_SCALE);
+        let scale =
+            (MIN_SIGNIFICANT_DIGITS - weight).max(i64::from(self.scale())).clamp(0, MAX_DISPLAY_SCALE);
         self.exp_to(scale)
     }
 
@@ -196,10 +193,9 @@ impl Numeric {
     fn check_logarithm(&self) -> SqlResult<()> {
         match self.signum() {
             0 => Err(SqlError::new(SqlState::INVALID_LOGARITHM, "cannot take logarithm of zero")),
-            -1 => Err(SqlError::new(
-                SqlState::INVALID_LOGARITHM,
-                "cannot take logarithm of a negative number",
-            )),
+            -1 => {
+                Err(SqlError::new(SqlState::INVALID_LOGARITHM, "cannot take logarithm of a negative number"))
+            }
             _ => Ok(()),
         }
     }
@@ -261,9 +257,7 @@ impl Numeric {
             return domain("zero raised to a negative power is undefined");
         }
         if self.signum() < 0 && exponent.is_finite() && !integral {
-            return domain(
-                "a negative number raised to a non-integer power yields a complex result",
-            );
+            return domain("a negative number raised to a non-integer power yields a complex result");
         }
         if self.is_infinite() || exponent.is_infinite() {
             return self.power_of_infinities(exponent);
@@ -313,10 +307,8 @@ impl Numeric {
         if log + 1.0 < -(MAX_DISPLAY_SCALE as f64) {
             return Ok(Numeric::new(0, MAX_DISPLAY_SCALE as u16));
         }
-        let scale = (MIN_SIGNIFICANT_DIGITS - log as i64)
-            .max(i64::from(own_scale))
-            .max(exponent_scale)
-            .clamp(0, MAX_DISPLAY_SCALE);
+        let scale =
+            MIN_SIGNIFICANT_DIGITS.max(i64::from(own_scale)).max(exponent_scale).min(MAX_DISPLAY_SCALE);
         if power == 0 {
             return Numeric::ONE.round(scale as i32);
         }
@@ -359,17 +351,13 @@ impl Numeric {
         else {
             return Ok(Numeric::NAN);
         };
-        let estimate_bits = 128 + power.bits();
-        let rough = ln_fixed(&numerator, &denominator, estimate_bits) * power.as_ref()
-            / pow10(u32::from(power_scale));
-        // 64 bits after the point are plenty for an estimate.
-        let value = (rough >> (estimate_bits - 32)).to_f64().unwrap_or(f64::INFINITY) / 4_294_967_296.0;
+        // Rounded to about eight digits as PostgreSQL does: its weight decides the scale.
+        let rough_scale = (8 - magnitude.ln_weight()).clamp(0, MAX_DISPLAY_SCALE);
+        let rough_bits = bits_for(rough_scale + 8);
+        let rough_ln = to_decimal(&ln_fixed(&numerator, &denominator, rough_bits), rough_bits, rough_scale)?;
+        let value = rough_ln.mul(exponent)?.round(rough_scale as i32)?.to_f64();
         if value.abs() > MAX_EXPONENT * 1.003 {
-            return if value > 0.0 {
-                Err(overflow())
-            } else {
-                Ok(Numeric::new(0, MAX_DISPLAY_SCALE as u16))
-            };
+            return if value > 0.0 { Err(overflow()) } else { Ok(Numeric::new(0, MAX_DISPLAY_SCALE as u16)) };
         }
         let weight = (value * LOG10_E) as i64;
         let scale = (MIN_SIGNIFICANT_DIGITS - weight)
@@ -378,8 +366,7 @@ impl Numeric {
             .clamp(0, MAX_DISPLAY_SCALE);
         let bits = bits_for(scale + weight.max(0) + 8);
         let work = bits + power.bits() + 32;
-        let x = (ln_fixed(&numerator, &denominator, work) * power.as_ref()
-            / pow10(u32::from(power_scale)))
+        let x = (ln_fixed(&numerator, &denominator, work) * power.as_ref() / pow10(u32::from(power_scale)))
             >> (work - bits);
         let result = to_decimal(&exp_fixed(&x, bits), bits, scale)?;
         Ok(if negative { result.neg() } else { result })

@@ -209,12 +209,16 @@ pub fn parse_bytea(text: &str) -> SqlResult<Bytes> {
             continue;
         }
         let octal = |offset: usize, max: u8| {
-            bytes.get(at + offset).filter(|byte| (b'0'..=max).contains(byte)).map(|byte| u32::from(byte - b'0'))
+            bytes
+                .get(at + offset)
+                .filter(|byte| (b'0'..=max).contains(byte))
+                .map(|byte| u32::from(byte - b'0'))
         };
         if bytes.get(at + 1) == Some(&b'\\') {
             out.push(b'\\');
             at += 2;
-        } else if let (Some(high), Some(middle), Some(low)) = (octal(1, b'3'), octal(2, b'7'), octal(3, b'7')) {
+        } else if let (Some(high), Some(middle), Some(low)) = (octal(1, b'3'), octal(2, b'7'), octal(3, b'7'))
+        {
             out.push((high * 64 + middle * 8 + low) as u8);
             at += 4;
         } else {
@@ -274,7 +278,11 @@ fn parse_vector(ty: Type, text: &str) -> SqlResult<Datum> {
     let values = text
         .split_ascii_whitespace()
         .map(|part| {
-            Ok(if oids { Datum::Oid(parse_oid(part, Type::OID)?) } else { Datum::Int2(parse_int(part, "smallint")?) })
+            Ok(if oids {
+                Datum::Oid(parse_oid(part, Type::OID)?)
+            } else {
+                Datum::Int2(parse_int(part, "smallint")?)
+            })
         })
         .collect::<SqlResult<Vec<_>>>()?;
     // These count from 0.

@@ -69,7 +69,9 @@ fn format_record(record: &RecordValue, context: &TextContext<'_>, out: &mut Stri
         let ty = record.field_type(index);
         let text = to_string(value, ty, context);
         let plain = !text.is_empty()
-            && !text.bytes().any(|b| matches!(b, b'"' | b'\\' | b'(' | b')' | b',') || b.is_ascii_whitespace());
+            && !text
+                .bytes()
+                .any(|b| matches!(b, b'"' | b'\\' | b'(' | b')' | b',') || b.is_ascii_whitespace());
         if plain {
             out.push_str(&text);
         } else {
@@ -160,11 +162,8 @@ fn rounded(value: f64, digits: usize, out: &mut String) {
     let scientific = format!("{value:.*e}", digits - 1);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let mantissa = if mantissa.contains('.') {
-        mantissa.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        mantissa
-    };
+    let mantissa =
+        if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
     lay_out(mantissa, exponent, digits as i32, out);
 }
 

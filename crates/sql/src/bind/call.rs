@@ -2,7 +2,6 @@
 
 use super::Binder;
 use super::context::{ExprContext, Virtual};
-use super::expr::span_of;
 use super::names::qualified;
 use super::operator::null;
 use super::special::cast_named;
@@ -11,7 +10,6 @@ use sql_types::cast::CastKind;
 use sql_types::functions::{self, Function};
 use sql_types::{SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
-use sqlparser::tokenizer::Span;
 
 /// Calls that are not in the registry because they do not evaluate all arguments, or not only them.
 const CONDITIONAL: &[&str] = &["coalesce", "nullif", "row", "grouping"];
@@ -342,11 +340,15 @@ const NAMED: &[(&str, &[&str])] = &[
 fn order_named<'a>(function: &str, args: &'a [FunctionArg]) -> SqlResult<Vec<ArgSource<'a>>> {
     let mut ordered: Vec<Option<&FunctionArgExpr>> = Vec::with_capacity(args.len());
     let mut named = false;
-    for arg in args {
-        match arg {
+    for given in args {
+        match given {
             FunctionArg::Unnamed(expr) => ordered.push(Some(expr)),
-            FunctionArg::Named { name, arg, .. } => {
+            FunctionArg::Named { arg, .. } | FunctionArg::ExprNamed { arg, .. } => {
                 named = true;
+                let name = match arg_name(given) {
+                    Some(name) => name,
+                    None => return Err(SqlError::unsupported("naming arguments by expressions")),
+                };
                 let place = NAMED
                     .iter()
                     .find(|(known, _)| *known == function)
@@ -362,15 +364,19 @@ fn order_named<'a>(function: &str, args: &'a [FunctionArg]) -> SqlResult<Vec<Arg
                 }
                 ordered[place] = Some(arg);
             }
-            FunctionArg::ExprNamed { .. } => {
-                return Err(SqlError::unsupported("naming arguments by expressions"));
-            }
         }
     }
     if named && function == "make_interval" {
         ordered.resize(7, None);
     }
     Ok(ordered.into_iter().map(|arg| arg.map_or(ArgSource::Default, ArgSource::Given)).collect())
+}
+
+fn arg_name(arg: &FunctionArg) -> Option<&ast::Ident> {
+    match arg {
+        FunctionArg::Named { name, .. } | FunctionArg::ExprNamed { name: ast::Expr::Identifier(name), .. } => Some(name),
+        _ => None,
+    }
 }
 
 /// The arguments of a call, if they are plain expressions.
@@ -396,16 +402,5 @@ pub(crate) fn marked_arguments(call: &ast::Function, marker: &str) -> Option<Vec
             plain_arguments(call)
         }
         _ => None,
-    }
-}
-
-/// Where the first argument of a call stands.
-pub(crate) fn first_argument(call: &ast::Function) -> Span {
-    match &call.args {
-        FunctionArguments::List(list) => match list.args.first() {
-            Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => span_of(expr),
-            _ => Span::empty(),
-        },
-        _ => Span::empty(),
     }
 }

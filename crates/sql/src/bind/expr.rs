@@ -3,6 +3,7 @@
 use super::Binder;
 use super::context::ExprContext;
 use super::names::ident_name;
+use super::operator::strip;
 use super::scope::{Found, outward};
 use crate::plan::Expr;
 use crate::plan::expr::SubscriptRange;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 impl Binder<'_> {
     /// Binds an expression.
     pub(crate) fn bind_expr(&self, expr: &ast::Expr, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
+        let expr = strip(expr);
         self.deeper(|| self.bind_expr_here(expr, context))
     }
 
@@ -34,7 +36,6 @@ impl Binder<'_> {
             ast::Expr::Identifier(ident) => self.bind_column(ident, context),
             ast::Expr::CompoundIdentifier(parts) => self.bind_compound(parts, context),
             ast::Expr::Value(value) => self.bind_value(value),
-            ast::Expr::Nested(inner) => self.bind_expr(inner, context),
             ast::Expr::BinaryOp { left, op, right } => self.bind_binary(left, op, right, context),
             ast::Expr::UnaryOp { op, expr } => self.bind_unary(*op, expr, context),
             ast::Expr::Function(function) => self.bind_call(function, context),
@@ -77,19 +78,20 @@ impl Binder<'_> {
         let name = ident_name(ident);
         let scope = context.scope;
         match scope.find(&name).map_err(|error| self.at(error, ident.span))? {
-            Some(found) => self.column_expr(&found),
+            Some(found) => Ok(found.expr()),
             None => self.bind_other_name(&name, ident, context),
         }
-    }
-
-    fn column_expr(&self, found: &Found<'_>) -> SqlResult<Expr> {
-        Ok(found.expr())
     }
 
     /// A name that is no column: a whole row, or a system column.
     fn bind_other_name(&self, name: &str, ident: &Ident, context: &ExprContext<'_>) -> SqlResult<Expr> {
         if let Some((relation, depth)) = context.scope.find_relation(None, name)? {
             return self.whole_row(relation, depth, context);
+        }
+        if ident.quote_style.is_none()
+            && let Some(value) = self.bind_value_function(name, None)?
+        {
+            return Ok(value);
         }
         if name == "default" && ident.quote_style.is_none() {
             let error = SqlError::new(SqlState::SYNTAX_ERROR, "DEFAULT is not allowed in this context");
@@ -137,7 +139,7 @@ impl Binder<'_> {
             return Err(SqlError::internal("scope is missing"));
         };
         if let Some(column) = scope.relation_column(position, column) {
-            return self.column_expr(&Found { column, depth });
+            return Ok(Found { column, depth }.expr());
         }
         if matches!(column, "tableoid" | "ctid" | "xmin" | "xmax" | "cmin" | "cmax") {
             return self.system_column(column, Some(position), depth, context);
@@ -337,6 +339,9 @@ impl Binder<'_> {
         if ty == Type::JSONB {
             return self.bind_json_subscripts(value, chain, context);
         }
+        if let (Type::NAME, [AccessExpr::Subscript(subscript)]) = (ty, chain) {
+            return self.bind_name_subscript(value, subscript, context);
+        }
         let Some(element) = ty.element() else {
             return Err(SqlError::new(
                 SqlState::DATATYPE_MISMATCH,
@@ -371,6 +376,22 @@ impl Binder<'_> {
                 upper_bound.as_ref().map(&mut integer).transpose()?,
             ),
         })
+    }
+
+    /// A name is an array of bytes, counted from 0.
+    fn bind_name_subscript(
+        &self,
+        value: Expr,
+        subscript: &Subscript,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
+        let SubscriptRange::Index(index) = self.bind_subscript(subscript, context)? else {
+            return Err(SqlError::unsupported("a slice of a name"));
+        };
+        let one = Expr::Const(Datum::Int4(1), Type::INT4);
+        let from = self.operator("+", Some(index), one.clone())?;
+        let text = self.coerce(value, Type::TEXT, CastKind::Implicit)?;
+        self.function("substring", vec![text, from, one])
     }
 
     fn bind_json_subscripts(

@@ -353,7 +353,7 @@ impl<'s> Aggregation<'s> {
         let mut groups = Vec::with_capacity(self.grouping.exprs.len());
         let mut columns = Vec::new();
         for group in self.grouping.exprs {
-            columns.push(PlanColumn::new("?column?", group.ty()));
+            columns.push(PlanColumn::new(group_name(&group, self.scope), group.ty()));
             groups.push(rows.place(group)?);
         }
         let mut calls = Vec::with_capacity(aggregates.len());
@@ -368,7 +368,7 @@ impl<'s> Aggregation<'s> {
             if let Some(error) = failure {
                 return Err(error);
             }
-            columns.push(PlanColumn::new("?column?", call.ty));
+            columns.push(PlanColumn::new(call.function.name, call.ty));
             calls.push(call);
         }
         let sets = self.grouping.sets;
@@ -400,6 +400,12 @@ fn grouping_bits(positions: &[usize], groups: usize) -> SqlResult<Expr> {
         });
     }
     Ok(result.unwrap_or_else(|| int(0)))
+}
+
+/// The name of a group in EXPLAIN.
+fn group_name(group: &Expr, scope: &Scope<'_>) -> std::sync::Arc<str> {
+    let named = scope.columns.iter().find(|column| column.expr.same(group)).map(|column| column.name.clone());
+    named.unwrap_or_else(|| std::sync::Arc::from("group"))
 }
 
 fn ungrouped_in_subquery(error: SqlError) -> SqlError {

@@ -137,13 +137,34 @@ impl Binder<'_> {
         any: bool,
         context: &mut ExprContext<'_>,
     ) -> SqlResult<Expr> {
-        let symbol = symbol(op)?;
+        self.bind_quantifier(left, &symbol(op)?, right, any, context)
+    }
+
+    /// `left LIKE ANY (right)` and its kin.
+    pub(crate) fn bind_any_of(
+        &self,
+        left: &ast::Expr,
+        symbol: &str,
+        right: &ast::Expr,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
+        self.bind_quantifier(left, symbol, right, true, context)
+    }
+
+    fn bind_quantifier(
+        &self,
+        left: &ast::Expr,
+        symbol: &str,
+        right: &ast::Expr,
+        any: bool,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
         let value = self.bind_expr(left, context)?;
         if let ast::Expr::Subquery(query) = strip(right) {
-            return self.bind_quantified(value, &symbol, query, any, context);
+            return self.bind_quantified(value, symbol, query, any, context);
         }
         let array = self.bind_expr(right, context)?;
-        self.any_array(value, &symbol, array, any).map_err(|error| self.at(error, span_of(left)))
+        self.any_array(value, symbol, array, any).map_err(|error| self.at(error, span_of(left)))
     }
 
     fn any_array(&self, value: Expr, symbol: &str, array: Expr, any: bool) -> SqlResult<Expr> {

@@ -69,7 +69,7 @@ impl Binder<'_> {
         self.deeper(|| match body {
             SetExpr::Select(select) => self.bind_select(select, &Tail::default(), env, options),
             SetExpr::Query(query) => self.bind_query_with(query, env, options),
-            SetExpr::SetOperation { .. } => self.bind_set_operation(body, env, options),
+            SetExpr::SetOperation { .. } => self.bind_set_operation(body, env),
             SetExpr::Values(values) => self.bind_values(values, env, options),
             SetExpr::Insert(statement) | SetExpr::Update(statement) | SetExpr::Delete(statement) => {
                 self.bind_dml(statement, env)
@@ -175,7 +175,7 @@ impl Binder<'_> {
         let item = self.bind_named_relation(&ast::ObjectName::from(parts), None, env, &[])?;
         let mut rows = Rows::new(item.plan);
         let output = item.scope.columns.iter().filter(|column| !column.hidden && column.visible);
-        let items = output.map(|column| super::select::OutputItem::of_column(column)).collect();
+        let items = output.map(super::select::OutputItem::of_column).collect();
         super::select::project(&mut rows, items)?;
         Ok(rows.into_plan())
     }

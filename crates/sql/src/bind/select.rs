@@ -7,7 +7,7 @@ use super::names::{ident_name, qualified};
 use super::output_name::output_name;
 use super::query::{QueryOptions, Tail, ordinal, sorted};
 use super::rows::Rows;
-use super::scope::{Scope, ScopeColumn};
+use super::scope::ScopeColumn;
 use super::{Binder, Env};
 use crate::plan::{Expr, Plan, PlanColumn, PlanKind, SortKey};
 use sql_types::{ColumnType, SqlError, SqlResult, SqlState};
@@ -304,11 +304,11 @@ impl Binder<'_> {
                     let expr = self.resolve_unknown(expr)?;
                     match items.iter().position(|item| item.expr.same(&expr)) {
                         Some(position) => OrderTarget::Output(position),
-                        None => OrderTarget::Expr(expr),
+                        None => OrderTarget::Expr(expr, Arc::from(output_name(&item.expr))),
                     }
                 }
             };
-            bound.push(OrderItem { target, options: item.options.clone() });
+            bound.push(OrderItem { target, options: item.options });
         }
         context.clause = Clause::Select;
         Ok(bound)
@@ -379,17 +379,17 @@ impl Binder<'_> {
         for item in order {
             let position = match item.target {
                 OrderTarget::Output(position) => position,
-                OrderTarget::Expr(_) if all_distinct => {
+                OrderTarget::Expr(..) if all_distinct => {
                     return Err(SqlError::new(
                         SqlState::INVALID_COLUMN_REFERENCE,
                         "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
                     ));
                 }
-                OrderTarget::Expr(expr) => hidden_item(&mut items, expr),
+                OrderTarget::Expr(expr, name) => hidden_item(&mut items, expr, name),
             };
             keys.push((position, item.options));
         }
-        let on: Vec<usize> = distinct_on.into_iter().map(|expr| hidden_item(&mut items, expr)).collect();
+        let on: Vec<usize> = distinct_on.into_iter().map(|expr| hidden_item(&mut items, expr, Arc::from("?column?"))).collect();
         let types: Vec<_> = items.iter().map(|item| item.expr.ty()).collect();
         let column = |position: usize| Expr::Column(position, types[position]);
         let mut keys: Vec<SortKey> =
@@ -422,11 +422,11 @@ impl Binder<'_> {
 }
 
 /// The position of an expression among the items, to which it is added if it is not there.
-fn hidden_item(items: &mut Vec<OutputItem>, expr: Expr) -> usize {
+fn hidden_item(items: &mut Vec<OutputItem>, expr: Expr, name: Arc<str>) -> usize {
     if let Some(position) = items.iter().position(|item| item.expr.same(&expr)) {
         return position;
     }
-    let column = PlanColumn::new("?column?", expr.ty());
+    let column = PlanColumn::new(name, expr.ty());
     items.push(OutputItem { expr, column });
     items.len() - 1
 }
@@ -479,21 +479,14 @@ pub(crate) struct OrderItem {
 
 enum OrderTarget {
     Output(usize),
-    Expr(Expr),
+    Expr(Expr, Arc<str>),
 }
 
 impl OrderItem {
     fn expr_mut(&mut self) -> Option<&mut Expr> {
         match &mut self.target {
             OrderTarget::Output(_) => None,
-            OrderTarget::Expr(expr) => Some(expr),
+            OrderTarget::Expr(expr, _) => Some(expr),
         }
-    }
-}
-
-impl<'s> Scope<'s> {
-    /// Whether nothing can be named here.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.columns.is_empty() && self.relations.is_empty()
     }
 }

@@ -11,12 +11,7 @@ use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier};
 const MAX_CHAIN: usize = 200;
 
 impl Binder<'_> {
-    pub(crate) fn bind_set_operation(
-        &self,
-        body: &SetExpr,
-        env: Env<'_>,
-        options: QueryOptions,
-    ) -> SqlResult<Plan> {
+    pub(crate) fn bind_set_operation(&self, body: &SetExpr, env: Env<'_>) -> SqlResult<Plan> {
         // Chains lean left; they are walked in a loop to spare the stack.
         let mut spine = Vec::new();
         let mut first = body;
@@ -27,7 +22,7 @@ impl Binder<'_> {
         let untyped = QueryOptions { settle_types: false };
         let mut plan = self.bind_set_expr(first, env, untyped)?;
         if spine.iter().all(|(op, quantifier, _)| **op == SetOperator::Union && **quantifier == SetQuantifier::All) {
-            return self.bind_union_all(plan, spine, env, options);
+            return self.bind_union_all(plan, spine, env);
         }
         if spine.len() > MAX_CHAIN {
             return Err(SqlError::new(SqlState::TOO_COMPLEX, "too many set operations in one query"));
@@ -47,7 +42,6 @@ impl Binder<'_> {
             };
             plan = self.set_operation(kind, all, plan, right)?;
         }
-        let _ = options;
         Ok(plan)
     }
 
@@ -57,9 +51,7 @@ impl Binder<'_> {
         first: Plan,
         mut spine: Vec<(&SetOperator, &SetQuantifier, &SetExpr)>,
         env: Env<'_>,
-        options: QueryOptions,
     ) -> SqlResult<Plan> {
-        let _ = options;
         let mut plans = vec![first];
         while let Some((_, _, right)) = spine.pop() {
             plans.push(self.bind_set_expr(right, env, QueryOptions { settle_types: false })?);
@@ -69,7 +61,7 @@ impl Binder<'_> {
         let mut columns = Vec::with_capacity(width);
         for index in 0..width {
             let types: Vec<ColumnType> = plans.iter().map(|plan| plan.columns[index].ty).collect();
-            columns.push(PlanColumn { ..common_column(&plans[0].columns[index], &types, "UNION")? });
+            columns.push(common_column(&plans[0].columns[index], &types, "UNION")?);
         }
         let plans = plans.into_iter().map(|plan| self.cast_output(plan, &columns)).collect::<SqlResult<_>>()?;
         Ok(super::values::union_all(plans, &columns))

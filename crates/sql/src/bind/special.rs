@@ -14,9 +14,13 @@ use sqlparser::ast::{self, DateTimeField, ObjectName, TrimWhereField, Value, Val
 impl Binder<'_> {
     pub(crate) fn bind_cast(&self, expr: &ast::Expr, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
         match expr {
-            ast::Expr::Cast { kind, expr: inner, data_type, format: None, .. }
-                if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) =>
-            {
+            ast::Expr::Cast {
+                kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+                expr: inner,
+                data_type,
+                format: None,
+                ..
+            } => {
                 let to = column_type(data_type, self.context)?;
                 let bound = self.bind_expr(inner, context)?;
                 self.explicit_cast(bound, to).map_err(|error| self.at(error, span_of(inner)))
@@ -87,6 +91,14 @@ impl Binder<'_> {
             ast::Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
                 let symbol = if *negated { "!~~*" } else { "~~*" };
                 self.bind_like(symbol, expr, pattern, escape_char.as_ref(), context)
+            }
+            ast::Expr::Like { negated, any: true, expr, pattern, escape_char: None } => {
+                let symbol = if *negated { "!~~" } else { "~~" };
+                self.bind_any_of(expr, symbol, pattern, context)
+            }
+            ast::Expr::ILike { negated, any: true, expr, pattern, escape_char: None } => {
+                let symbol = if *negated { "!~~*" } else { "~~*" };
+                self.bind_any_of(expr, symbol, pattern, context)
             }
             ast::Expr::SimilarTo { negated, expr, pattern, escape_char } => {
                 self.bind_similar(*negated, expr, pattern, escape_char.as_ref(), context)

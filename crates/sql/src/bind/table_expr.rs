@@ -5,7 +5,7 @@ use super::scope::Scope;
 use super::{BindContext, Binder, Env};
 use crate::catalog::descriptor::{ColumnDescriptor, TableDescriptor};
 use crate::parse;
-use crate::plan::{Expr, SubPlan};
+use crate::plan::{Checks, Expr, SubPlan};
 use sql_types::{Datum, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 
@@ -24,6 +24,16 @@ pub fn bind_default(text: &str, column: &ColumnDescriptor, context: &BindContext
 /// Binds a condition over the full row of a table (in column order), as in CHECK.
 pub fn bind_check(text: &str, table: &Arc<TableDescriptor>, context: &BindContext<'_>) -> SqlResult<Expr> {
     Binder::new(context, None, 0).check_expr(text, table)
+}
+
+/// Binds an expression over the full row of a table (in column order), as in `ALTER … TYPE … USING`.
+pub fn bind_row_expr(text: &str, table: &Arc<TableDescriptor>, context: &BindContext<'_>) -> SqlResult<Expr> {
+    let ast = parse::parse_expr(text)?;
+    let binder = Binder::new(context, None, 0);
+    let item = binder.bind_table(table.clone(), None, Env::default(), None)?;
+    let mut expressions = ExprContext::new(&item.scope, None, Clause::Check);
+    let bound = binder.bind_expr(&ast, &mut expressions)?;
+    if expressions.subplans.is_empty() { Ok(bound) } else { Err(SqlError::unsupported("a subquery here")) }
 }
 
 /// Binds an expression without columns, such as the argument of EXECUTE or a setting.
@@ -65,7 +75,7 @@ impl Binder<'_> {
     }
 
     /// The CHECK constraints of a table over its full row.
-    pub(crate) fn checks(&self, table: &Arc<TableDescriptor>) -> SqlResult<Arc<Vec<(Arc<str>, Expr)>>> {
+    pub(crate) fn checks(&self, table: &Arc<TableDescriptor>) -> SqlResult<Checks> {
         let mut checks = Vec::with_capacity(table.checks.len());
         for check in &table.checks {
             let expr = match self.context.catalog.cached_expr(table.oid, &check.expr) {

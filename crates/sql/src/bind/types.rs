@@ -2,7 +2,6 @@
 
 use super::names::qualified;
 use super::{BindContext, CatalogLookup};
-use crate::parse;
 use sql_types::{ColumnType, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{
     ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, ObjectName, TimezoneInfo,
@@ -182,9 +181,4 @@ fn modified(ty: Type, modifiers: &[String]) -> SqlResult<ColumnType> {
             format!("type modifier is not allowed for type \"{ty}\""),
         )),
     }
-}
-
-/// The type that a text such as `character varying(20)` names.
-pub(crate) fn type_from_text(text: &str, context: &BindContext<'_>) -> SqlResult<ColumnType> {
-    column_type(&parse::parse_type(text)?, context)
 }

@@ -22,6 +22,7 @@ mod snapshot;
 pub mod store;
 
 pub use lookup::DatabaseCatalog;
+pub(crate) use snapshot::Garbage;
 pub use snapshot::{CatalogSnapshot, Relation};
 
 /// OIDs of what every tenant begins with; PostgreSQL's own where it has them.

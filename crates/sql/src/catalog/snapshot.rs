@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
+/// A storage number and an index of it, or 0 for all of it.
+pub(crate) type Garbage = (u64, u64);
+
 /// What a name among relations stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
@@ -60,8 +63,8 @@ pub struct CatalogSnapshot {
     pub(crate) views: BTreeMap<Oid, Arc<ViewDescriptor>>,
     pub(crate) roles: BTreeMap<Oid, Arc<RoleDescriptor>>,
     pub(crate) acls: BTreeMap<Oid, Arc<AclDescriptor>>,
-    /// Storage numbers whose keys nothing refers to any more.
-    pub(crate) garbage: Vec<u64>,
+    /// Storage numbers, and indexes of them (0 for all), whose keys nothing refers to any more.
+    pub(crate) garbage: Vec<Garbage>,
     names: HashMap<(Oid, Oid), HashMap<String, Relation>>,
     indexes: HashMap<Oid, (Oid, IndexId)>,
     referencing: HashMap<Oid, Vec<(Oid, usize)>>,

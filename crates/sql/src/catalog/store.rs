@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1, 1 | catalog version: 8 bytes, big-endian |
 //! | 1, section, ids… | a descriptor: format byte, JSON |
-//! | 1, 9, storage | garbage: a storage number whose keys are to be cleared |
+//! | 1, 9, storage, index | garbage: keys to be cleared, of one index or (0) of all |
 //! | 2 | OID counter |
 //! | 3, storage | counter of a sequence |
 //! | storage ≥ 16384, … | contents of tables |
@@ -184,7 +184,7 @@ fn add(snapshot: &mut CatalogSnapshot, mut key: &[u8], value: &[u8]) -> SqlResul
             let oid = u32::try_from(numbers[2]).map_err(|_| damaged("its key"))?;
             snapshot.acls.insert(oid, Arc::new(decode::<AclDescriptor>(value)?));
         }
-        9 => snapshot.garbage.push(numbers[2]),
+        9 => snapshot.garbage.push((numbers[2], numbers[3])),
         other => return Err(damaged(format_args!("unknown section {other}"))),
     }
     Ok(())

@@ -167,3 +167,34 @@ fn options_are_checked() {
     assert_eq!(refused(&[("nul", "x")]), "option \"nul\" not recognized");
     assert_eq!(refused(&[("format", "csv"), ("format", "csv")]), "conflicting or redundant options");
 }
+
+#[test]
+fn arbitrary_bytes_never_panic_and_chunks_make_no_difference() {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+    let mut rng = StdRng::seed_from_u64(7);
+    let alphabet = b"01a,\t\n\r\\\"N.x\xc3\xa4\xff\0";
+    let mut header = binary::SIGNATURE.to_vec();
+    header.extend([0; 8]);
+    for round in 0..3000 {
+        let (list, start): (&[(&str, &str)], &[u8]) = match round % 4 {
+            0 => (&[], b""),
+            1 => (&[("format", "csv")], b""),
+            2 => (&[("format", "csv"), ("escape", "\\"), ("header", "true")], b""),
+            _ => (&[("format", "binary")], &header),
+        };
+        let options = options(list);
+        let mut data = start.to_vec();
+        for _ in 0..rng.random_range(0..60) {
+            let any = round % 4 == 3;
+            data.push(if any {
+                rng.random_range(0..8)
+            } else {
+                alphabet[rng.random_range(0..alphabet.len())]
+            });
+        }
+        let whole = decode_in(&data, &options, data.len().max(1)).map(|rows| shown(&rows));
+        let parts = decode_in(&data, &options, rng.random_range(1..9)).map(|rows| shown(&rows));
+        assert_eq!(parts, whole, "{data:?}");
+    }
+}

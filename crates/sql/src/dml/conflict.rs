@@ -6,7 +6,7 @@ use super::{check, violation};
 use crate::catalog::descriptor::{IndexId, PRIMARY_INDEX};
 use crate::exec::eval::{eval, is_true};
 use crate::exec::scope::Scope;
-use crate::exec::{ExecContext, kv};
+use crate::exec::{ExecContext, Reservation, kv};
 use crate::plan::{Expr, OnConflict};
 use crate::table::{TableCodec, codec};
 use bytes::Bytes;
@@ -23,6 +23,7 @@ pub(super) struct Conflict<'p> {
     scope: Scope<'p>,
     /// Keys of rows the statement wrote: none may be updated by it.
     written: HashSet<Bytes>,
+    memory: Reservation,
     referential: Referential,
 }
 
@@ -65,6 +66,7 @@ impl<'p> Conflict<'p> {
             checks,
             scope: scope.clone(),
             written: HashSet::new(),
+            memory: Reservation::default(),
             referential: Referential::new(codec, cx),
         })
     }
@@ -97,12 +99,18 @@ impl<'p> Conflict<'p> {
                     }
                     write::insert_row(cx, &codec, &row, row_key.clone(), Uniqueness::Checked).await?;
                     note(&codec, &row, &row_key, true, &mut known)?;
-                    self.written.insert(row_key);
+                    self.remember(row_key, cx)?;
                     written.push(row);
                 }
             }
         }
         Ok(written)
+    }
+
+    fn remember(&mut self, key: Bytes, cx: &ExecContext<'_>) -> SqlResult<()> {
+        self.memory.grow(cx.memory, key.len() + 64)?;
+        self.written.insert(key);
+        Ok(())
     }
 
     fn arbitrates(&self, key: &[u8]) -> bool {
@@ -150,7 +158,7 @@ impl<'p> Conflict<'p> {
         write::update_rows(cx, codec, &update.touched, std::slice::from_ref(&change)).await?;
         note(codec, &change.old, &change.old_key, false, known)?;
         note(codec, &change.new, &change.new_key, true, known)?;
-        self.written.insert(change.new_key.clone());
+        self.remember(change.new_key.clone(), cx)?;
         self.referential.add(&change.old, Some(&change.new), cx)?;
         Ok(Some(change.new))
     }

@@ -11,6 +11,12 @@
 //!   ones, so rows may swap keys within a statement.
 //! * Foreign keys: at the end of the statement. The referring side locks the key it refers to.
 //!
+//! # Where it differs from PostgreSQL
+//!
+//! * An UPDATE of key columns is checked as a whole: `SET id = id + 1` succeeds where PostgreSQL meets
+//!   a neighbour that has not moved yet.
+//! * A query beside a modifying WITH clause sees what that clause wrote if it runs after it.
+//!
 //! # What is read before it is written
 //!
 //! A transaction reads its own writes. Where a statement's input could meet the rows it writes, the

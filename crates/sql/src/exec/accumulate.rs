@@ -3,7 +3,7 @@
 use super::eval::{EvalEnv, eval, is_true};
 use super::hash_key::{KEY_OVERHEAD, KeyTable};
 use super::relation::row_bytes;
-use super::sort::{compare_keys, keys_of};
+use super::sort::{compare_keys, compare_values, keys_of};
 use crate::plan::{AggregateCall, Expr};
 use smallvec::SmallVec;
 use sql_types::functions::Accumulator;
@@ -30,14 +30,17 @@ fn arg_types(call: &AggregateCall) -> SmallVec<[Type; 4]> {
     call.args.iter().map(Expr::ty).chain(sorted).collect()
 }
 
+/// Whether the result of an aggregate depends on the order of its rows.
+fn shows_order(name: &str) -> bool {
+    !matches!(name, "count" | "sum" | "avg" | "min" | "max" | "bool_and" | "bool_or" | "every")
+}
+
 impl Accumulation {
     /// An empty group.
     pub fn new(call: &AggregateCall) -> Self {
-        let extra = (call.distinct || !call.order.is_empty()).then(|| {
-            Box::new(Extra {
-                seen: call.distinct.then(KeyTable::new),
-                ordered: (!call.order.is_empty()).then(Vec::new),
-            })
+        let ordered = !call.order.is_empty() || (call.distinct && shows_order(call.function.name));
+        let extra = (call.distinct || ordered).then(|| {
+            Box::new(Extra { seen: call.distinct.then(KeyTable::new), ordered: ordered.then(Vec::new) })
         });
         Accumulation { accumulator: (call.function.accumulator)(&arg_types(call)), extra }
     }
@@ -75,7 +78,11 @@ impl Accumulation {
         }
         match &mut extra.ordered {
             Some(ordered) => {
-                let keys = keys_of(&call.order, row, env)?;
+                // DISTINCT alone orders by the arguments themselves, as PostgreSQL's sort does.
+                let keys = match call.order.as_slice() {
+                    [] => Row::new(),
+                    order => keys_of(order, row, env)?,
+                };
                 bytes += row_bytes(&keys) + row_bytes(&args);
                 ordered.push((keys, args.into_vec()));
             }
@@ -88,7 +95,10 @@ impl Accumulation {
     pub fn finish(&mut self, call: &AggregateCall, env: &EvalEnv<'_>) -> SqlResult<Datum> {
         if let Some(ordered) = self.extra.as_mut().and_then(|extra| extra.ordered.as_mut()) {
             let mut ordered = std::mem::take(ordered);
-            ordered.sort_by(|left, right| compare_keys(&call.order, &left.0, &right.0));
+            match call.order.as_slice() {
+                [] => ordered.sort_by(|left, right| compare_values(&left.1, &right.1)),
+                order => ordered.sort_by(|left, right| compare_keys(order, &left.0, &right.0)),
+            }
             for (_, args) in ordered {
                 self.accumulator.add(env.eval, &args)?;
             }

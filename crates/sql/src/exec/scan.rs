@@ -1,6 +1,7 @@
 //! Scans of stored tables.
 
 use super::ExecContext;
+use super::eval::is_true;
 use super::kv;
 use super::operator::{BATCH_ROWS, Batch, Operator};
 use super::project::row_count;
@@ -12,6 +13,7 @@ use crate::table::{Projection, TableCodec};
 use async_trait::async_trait;
 use bytes::Bytes;
 use kv_api::Span;
+use kv_api::batch::WaitPolicy;
 use sql_types::{Row, SqlError, SqlResult};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -111,6 +113,8 @@ pub(crate) struct Scan<'p> {
     reader: Option<Reader>,
     rest: Rest,
     page: usize,
+    /// Keys of rows that satisfied the filter and are to be locked.
+    candidates: VecDeque<Bytes>,
     /// The limit hint, where no filter stands between it and what is read.
     limit: Option<usize>,
 }
@@ -118,7 +122,15 @@ pub(crate) struct Scan<'p> {
 impl<'p> Scan<'p> {
     pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
         let node = Node::of(plan).ok_or_else(|| SqlError::internal("a scan of something else"))?;
-        Ok(Scan { node, scope: scope.clone(), reader: None, rest: Rest::NotStarted, page: 0, limit: None })
+        Ok(Scan {
+            node,
+            scope: scope.clone(),
+            reader: None,
+            rest: Rest::NotStarted,
+            page: 0,
+            candidates: VecDeque::new(),
+            limit: None,
+        })
     }
 
     /// The scan without its filter, which somebody else applies.
@@ -153,8 +165,12 @@ impl<'p> Scan<'p> {
     }
 
     /// Further entries of the index; empty at the end.
-    async fn entries(&mut self, cx: &ExecContext<'_>, limit: usize) -> SqlResult<Vec<Entry>> {
-        let lock = self.node.index_lock();
+    async fn entries(
+        &mut self,
+        cx: &ExecContext<'_>,
+        limit: usize,
+        lock: Option<RowLock>,
+    ) -> SqlResult<Vec<Entry>> {
         loop {
             match &mut self.rest {
                 Rest::NotStarted => return Ok(Vec::new()),
@@ -192,6 +208,58 @@ impl<'p> Scan<'p> {
             stats.update(self.node.plan, |stats| stats.removed += (before - batch.len()) as u64);
         }
         Ok(())
+    }
+
+    /// The rows for NOWAIT and SKIP LOCKED with a filter: rows that do not satisfy it must not be
+    /// locked, since others would then fail or miss them. So rows are read, filtered, locked as far as
+    /// they are wanted, and filtered again as they are by then.
+    async fn next_locked(
+        &mut self,
+        reader: &Reader,
+        cx: &ExecContext<'_>,
+        want: usize,
+    ) -> SqlResult<Option<Batch>> {
+        loop {
+            if !self.candidates.is_empty() {
+                let count = self.candidates.len().min(want.max(1));
+                let keys: Vec<Bytes> = self.candidates.drain(..count).collect();
+                let values = kv::get_many(cx, &keys, self.node.lock).await?;
+                let found = keys.iter().zip(values).filter_map(|(key, value)| Some((key, value?)));
+                let rows = found.map(|(key, value)| reader.rows.decode(&reader.codec, key, &value));
+                let mut batch = rows.collect::<SqlResult<Batch>>()?;
+                self.filter(&mut batch, cx)?;
+                if !batch.is_empty() {
+                    return Ok(Some(batch));
+                }
+                continue;
+            }
+            let limit = self.page_limit(want);
+            let entries = self.entries(cx, limit, None).await?;
+            if entries.is_empty() {
+                return Ok(None);
+            }
+            let unlocked = Node { lock: None, ..self.node };
+            let rows = decode_each(unlocked, reader, &entries, cx).await?;
+            for ((key, value), row) in entries.iter().zip(rows) {
+                let Some(row) = row else { continue };
+                let keep = match self.node.filter {
+                    Some(filter) => is_true(filter, &row, &self.scope.env(cx))?,
+                    None => true,
+                };
+                if keep {
+                    self.candidates.push_back(match self.node.index {
+                        PRIMARY_INDEX => key.clone(),
+                        index => reader.row_key(index, key, value)?,
+                    });
+                }
+            }
+            cx.pause().await?;
+        }
+    }
+
+    /// Whether rows are to be filtered before they are locked.
+    fn filters_first(&self) -> bool {
+        self.node.filter.is_some() && self.node.lock.is_some_and(|lock| lock.wait != WaitPolicy::Block)
     }
 
     fn page_limit(&mut self, want: usize) -> usize {
@@ -264,9 +332,14 @@ impl Operator for Scan<'_> {
             None if matches!(self.rest, Rest::NotStarted) => self.start(cx)?,
             None => return Ok(None),
         };
+        if self.filters_first() {
+            let batch = self.next_locked(&reader, cx, want).await?;
+            self.reader = batch.is_some().then_some(reader);
+            return Ok(batch);
+        }
         loop {
             let limit = self.page_limit(want);
-            let entries = self.entries(cx, limit).await?;
+            let entries = self.entries(cx, limit, self.node.index_lock()).await?;
             if entries.is_empty() {
                 return Ok(None);
             }

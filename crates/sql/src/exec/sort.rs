@@ -53,6 +53,15 @@ pub(crate) fn compare_key(key: &SortKey, left: &Datum, right: &Datum) -> Orderin
     }
 }
 
+/// The order of two rows of values, ascending with NULLs last.
+pub(crate) fn compare_values(left: &[Datum], right: &[Datum]) -> Ordering {
+    left.iter()
+        .zip(right)
+        .map(|(left, right)| compare::compare(left, right))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
 /// The keys of a row.
 pub(crate) fn keys_of(keys: &[SortKey], row: &[Datum], env: &EvalEnv<'_>) -> SqlResult<Row> {
     keys.iter().map(|key| eval(&key.expr, row, env)).collect()

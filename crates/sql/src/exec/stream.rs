@@ -4,13 +4,15 @@ use super::ExecContext;
 use super::operator::{BATCH_ROWS, BoxOperator, build};
 use super::scope::{Scope, SharedRows};
 use crate::plan::{Plan, PlanColumn, PlanKind};
+use parking_lot::Mutex;
 use sql_types::{Row, SqlResult};
 use std::sync::Arc;
 
 /// A running statement. It owns what it runs and may be kept between pulls.
 pub struct RowStream {
     /// Borrows from `plan`. Fields are dropped in order, so this goes first.
-    root: BoxOperator<'static>,
+    /// The lock is never contended: it makes a portal shareable between threads.
+    root: Mutex<BoxOperator<'static>>,
     plan: Arc<Plan>,
     /// Rows pulled from the root and not yet asked for.
     rest: std::vec::IntoIter<Row>,
@@ -46,7 +48,7 @@ impl RowStream {
         // borrow from it are dropped (by the order of the fields), plans are never changed through an `Arc`, and no
         // reference to the operators leaves this type with the extended lifetime.
         let extended: &'static Plan = unsafe { &*Arc::as_ptr(&plan) };
-        let root = build(extended, &scope)?;
+        let root = Mutex::new(build(extended, &scope)?);
         Ok(RowStream { root, plan, rest: Vec::new().into_iter(), finished: false, returned: 0 })
     }
 
@@ -58,7 +60,7 @@ impl RowStream {
                 return Ok(None);
             }
             let want = if max_rows == 0 { BATCH_ROWS } else { max_rows };
-            match self.root.next(cx, want).await? {
+            match self.root.get_mut().next(cx, want).await? {
                 Some(batch) if max_rows == 0 || batch.len() <= max_rows => {
                     self.returned += batch.len() as u64;
                     return Ok(Some(batch));
@@ -85,7 +87,7 @@ impl RowStream {
     /// Rows changed by an INSERT, UPDATE or DELETE at the top of the statement; complete once a pull
     /// returned `None`. `None` for a query.
     pub fn affected(&self) -> Option<u64> {
-        self.root.affected()
+        self.root.lock().affected()
     }
 
     /// Rows returned so far.

@@ -7,15 +7,14 @@ use super::accumulate::Accumulation;
 use super::eval::{EvalEnv, eval};
 use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, drain};
 use super::scope::Scope;
-use super::sort::{compare_key, compare_keys};
+use super::sort::{compare_key, compare_keys, compare_values};
 use super::window_frame::{Frame, FrameRows, Partition};
 use super::{ExecContext, Reservation};
 use crate::plan::expr::WindowKind;
 use crate::plan::{AggregateCall, Expr, WindowCall};
 use async_trait::async_trait;
 use sql_types::functions::{WindowFunction, WindowRows};
-use sql_types::{Datum, Row, SqlResult, compare};
-use std::cmp::Ordering;
+use sql_types::{Datum, Row, SqlResult};
 use std::ops::Range;
 
 pub(crate) struct Window<'p> {
@@ -118,14 +117,6 @@ async fn partition(
 
 fn same(left: &[Datum], right: &[Datum]) -> bool {
     compare_values(left, right).is_eq()
-}
-
-fn compare_values(left: &[Datum], right: &[Datum]) -> Ordering {
-    left.iter()
-        .zip(right)
-        .map(|(left, right)| compare::compare(left, right))
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
 }
 
 /// An aggregate over frames that mostly grow.

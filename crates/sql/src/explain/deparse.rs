@@ -6,36 +6,53 @@ use sql_types::functions::TextContext;
 use sql_types::{Datum, Type, text};
 use std::fmt::Write;
 
-/// An expression over a row with these columns, as SQL.
-pub fn expr_text(expr: &Expr, columns: &[PlanColumn]) -> String {
+/// Columns by which an expression is written: of its own row, and of the rows around, outermost first.
+#[derive(Clone, Copy)]
+pub struct Names<'a> {
+    /// Columns of the row.
+    pub columns: &'a [PlanColumn],
+    /// Columns of the rows around.
+    pub outer: &'a [Vec<PlanColumn>],
+}
+
+/// An expression as SQL.
+pub fn expr_text(expr: &Expr, names: Names<'_>) -> String {
     let mut out = String::new();
-    write_expr(expr, columns, &mut out);
+    write_expr(expr, names, &mut out);
     out
 }
 
-fn list(exprs: &[Expr], columns: &[PlanColumn]) -> String {
-    exprs.iter().map(|expr| expr_text(expr, columns)).collect::<Vec<_>>().join(", ")
+fn outer_name(names: Names<'_>, depth: usize, index: usize) -> String {
+    let row = names.outer.len().checked_sub(depth + 1).and_then(|position| names.outer.get(position));
+    match row.and_then(|row| row.get(index)) {
+        Some(column) => format!("outer.{}", column.name),
+        None => format!("outer.{index}"),
+    }
 }
 
-fn write_expr(expr: &Expr, columns: &[PlanColumn], out: &mut String) {
-    let sub = |expr: &Expr| expr_text(expr, columns);
+fn list(exprs: &[Expr], names: Names<'_>) -> String {
+    exprs.iter().map(|expr| expr_text(expr, names)).collect::<Vec<_>>().join(", ")
+}
+
+fn write_expr(expr: &Expr, names: Names<'_>, out: &mut String) {
+    let sub = |expr: &Expr| expr_text(expr, names);
     // Writing to a string cannot fail.
     let _ = match expr {
         Expr::Const(value, ty) => write!(out, "{}", constant(value, *ty)),
         Expr::Param(index, _) => write!(out, "${}", index + 1),
-        Expr::Column(index, _) => match columns.get(*index) {
+        Expr::Column(index, _) => match names.columns.get(*index) {
             Some(column) => write!(out, "{}", column.name),
             None => write!(out, "#{index}"),
         },
-        Expr::Outer { depth, index, .. } => write!(out, "outer{}.{index}", "+".repeat(*depth)),
+        Expr::Outer { depth, index, .. } => write!(out, "{}", outer_name(names, *depth, *index)),
         Expr::Call { function, args, .. } => match &args[..] {
             [left, right] if function.is_operator() => write!(out, "({} {} {})", sub(left), function.name, sub(right)),
             [operand] if function.is_operator() => write!(out, "({} {})", function.name, sub(operand)),
-            args => write!(out, "{}({})", function.name, list(args, columns)),
+            args => write!(out, "{}({})", function.name, list(args, names)),
         },
         Expr::Cast { expr, to, .. } => write!(out, "({})::{}", sub(expr), to.ty),
-        Expr::And(parts) => write!(out, "({})", joined(parts, " AND ", columns)),
-        Expr::Or(parts) => write!(out, "({})", joined(parts, " OR ", columns)),
+        Expr::And(parts) => write!(out, "({})", joined(parts, " AND ", names)),
+        Expr::Or(parts) => write!(out, "({})", joined(parts, " OR ", names)),
         Expr::Not(inner) => write!(out, "(NOT {})", sub(inner)),
         Expr::IsNull(inner, negated) => write!(out, "({} IS {}NULL)", sub(inner), not(*negated)),
         Expr::IsDistinct(left, right, negated) => {
@@ -51,16 +68,16 @@ fn write_expr(expr: &Expr, columns: &[PlanColumn], out: &mut String) {
             }
             write!(out, " END")
         }
-        Expr::Coalesce(args, _) => write!(out, "COALESCE({})", list(args, columns)),
+        Expr::Coalesce(args, _) => write!(out, "COALESCE({})", list(args, names)),
         Expr::InList(value, items, negated) => {
-            write!(out, "({} {}IN ({}))", sub(value), not(*negated), list(items, columns))
+            write!(out, "({} {}IN ({}))", sub(value), not(*negated), list(items, names))
         }
         Expr::AnyArray { expr, function, array, any } => {
             let quantifier = if *any { "ANY" } else { "ALL" };
             write!(out, "({} {} {quantifier} ({}))", sub(expr), function.name, sub(array))
         }
-        Expr::Array(items, _) => write!(out, "ARRAY[{}]", list(items, columns)),
-        Expr::Record(items, _) => write!(out, "ROW({})", list(items, columns)),
+        Expr::Array(items, _) => write!(out, "ARRAY[{}]", list(items, names)),
+        Expr::Record(items, _) => write!(out, "ROW({})", list(items, names)),
         Expr::Field(record, position, _) => write!(out, "({}).f{}", sub(record), position + 1),
         Expr::Subscript(array, subscripts, _) => {
             let _ = write!(out, "{}", sub(array));
@@ -82,8 +99,8 @@ fn not(negated: bool) -> &'static str {
     if negated { "NOT " } else { "" }
 }
 
-fn joined(parts: &[Expr], separator: &str, columns: &[PlanColumn]) -> String {
-    parts.iter().map(|part| expr_text(part, columns)).collect::<Vec<_>>().join(separator)
+fn joined(parts: &[Expr], separator: &str, names: Names<'_>) -> String {
+    parts.iter().map(|part| expr_text(part, names)).collect::<Vec<_>>().join(separator)
 }
 
 fn constant(value: &Datum, ty: Type) -> String {
@@ -99,9 +116,9 @@ fn constant(value: &Datum, ty: Type) -> String {
 }
 
 /// Sort keys as text.
-pub(super) fn keys_text(keys: &[SortKey], columns: &[PlanColumn]) -> String {
+pub(super) fn keys_text(keys: &[SortKey], names: Names<'_>) -> String {
     let one = |key: &SortKey| {
-        let mut text = expr_text(&key.expr, columns);
+        let mut text = expr_text(&key.expr, names);
         if key.descending {
             text.push_str(" DESC");
         }
@@ -114,8 +131,8 @@ pub(super) fn keys_text(keys: &[SortKey], columns: &[PlanColumn]) -> String {
 }
 
 /// An aggregate call as text.
-pub(super) fn aggregate_text(call: &AggregateCall, columns: &[PlanColumn]) -> String {
-    let args = if call.args.is_empty() { "*".to_string() } else { list(&call.args, columns) };
+pub(super) fn aggregate_text(call: &AggregateCall, names: Names<'_>) -> String {
+    let args = if call.args.is_empty() { "*".to_string() } else { list(&call.args, names) };
     let distinct = if call.distinct { "DISTINCT " } else { "" };
     format!("{}({distinct}{args})", call.function.name)
 }

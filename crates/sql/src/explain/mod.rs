@@ -11,7 +11,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use deparse::expr_text;
+pub use deparse::{Names, expr_text};
 pub use node::{Actual, Node, describe};
 pub use options::{ExplainFormat, ExplainOptions, options};
 pub use text::{Summary, render};

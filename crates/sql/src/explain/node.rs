@@ -1,6 +1,6 @@
 //! A plan as EXPLAIN shows it.
 
-use super::deparse::{aggregate_text, expr_text, keys_text};
+use super::deparse::{Names, aggregate_text, expr_text, keys_text};
 use super::options::ExplainOptions;
 use crate::catalog::descriptor::{IndexId, TableDescriptor};
 use crate::plan::{
@@ -48,13 +48,15 @@ pub struct Node {
 
 /// Describes a plan; `actual` says what its operators did.
 pub fn describe(plan: &Plan, options: &ExplainOptions, actual: &dyn Fn(&Plan) -> Option<Actual>) -> Node {
-    Describer { options, actual, subplans: 0 }.node(plan)
+    Describer { options, actual, subplans: 0, outer: Vec::new() }.node(plan)
 }
 
 struct Describer<'a> {
     options: &'a ExplainOptions,
     actual: &'a dyn Fn(&Plan) -> Option<Actual>,
     subplans: usize,
+    /// Columns of the rows around the plan described, outermost first.
+    outer: Vec<Vec<PlanColumn>>,
 }
 
 impl Describer<'_> {
@@ -67,15 +69,17 @@ impl Describer<'_> {
             }
             PlanKind::Filter { input, predicate } => {
                 let mut node = self.node(input);
-                node.details.push(("Filter", expr_text(predicate, &input.columns)));
+                node.details.push(("Filter", expr_text(predicate, self.names(&input.columns))));
                 node.rows = plan.rows;
                 node
             }
             PlanKind::Apply { input, subplans } => {
                 let mut node = self.node(input);
+                self.outer.push(input.columns.clone());
                 for (subplan, cached) in subplans {
                     self.subplan(subplan, *cached, &mut node);
                 }
+                self.outer.pop();
                 node
             }
             _ => self.operator(plan),
@@ -112,9 +116,13 @@ impl Describer<'_> {
         }
     }
 
+    fn names<'a>(&'a self, columns: &'a [PlanColumn]) -> Names<'a> {
+        Names { columns, outer: &self.outer }
+    }
+
     fn operator(&mut self, plan: &Plan) -> Node {
         let mut details = Vec::new();
-        let (kind, title) = title(plan, &mut details);
+        let (kind, title) = title(plan, &self.outer, &mut details);
         let mut children = Vec::new();
         let mut subplans = Vec::new();
         match &plan.kind {
@@ -128,6 +136,12 @@ impl Describer<'_> {
                 subplans.append(&mut node.subplans);
                 node.subplans = subplans;
                 return node;
+            }
+            PlanKind::Join { method: JoinMethod::Lateral, left, right, .. } => {
+                children.push(self.node(left));
+                self.outer.push(left.columns.clone());
+                children.push(self.node(right));
+                self.outer.pop();
             }
             _ => plan.for_each_child(&mut |child, _| {
                 let node = self.node(child);
@@ -154,7 +168,8 @@ fn is_one_row(plan: &Plan) -> bool {
 
 type Details = Vec<(&'static str, String)>;
 
-fn title(plan: &Plan, details: &mut Details) -> (&'static str, String) {
+fn title(plan: &Plan, outer: &[Vec<PlanColumn>], details: &mut Details) -> (&'static str, String) {
+    let names = |columns| Names { columns, outer };
     let kind = match &plan.kind {
         PlanKind::Values(rows) if rows.len() <= 1 => "Result",
         PlanKind::Values(_) => "Values Scan",
@@ -163,7 +178,7 @@ fn title(plan: &Plan, details: &mut Details) -> (&'static str, String) {
             if lock.is_some() {
                 details.push(("Lock", "row".to_string()));
             }
-            return scan_title(&scan, &plan.columns, details);
+            return scan_title(&scan, names(&plan.columns), details);
         }
         PlanKind::SystemScan { name } => {
             let name = name.split_once('.').map_or(*name, |(_, name)| name);
@@ -177,25 +192,25 @@ fn title(plan: &Plan, details: &mut Details) -> (&'static str, String) {
         PlanKind::Project { .. } | PlanKind::Filter { .. } | PlanKind::Apply { .. } | PlanKind::With { .. } => "Result",
         PlanKind::ProjectSet { .. } => "ProjectSet",
         PlanKind::Join { kind, method, left, right, on } => {
-            return join_title(*kind, method, left, right, on.as_ref(), details);
+            return join_title(*kind, method, (left, right), on.as_ref(), outer, details);
         }
         PlanKind::Aggregate { input, groups, sets, aggregates } => {
             if !groups.is_empty() {
-                let keys: Vec<String> = groups.iter().map(|group| expr_text(group, &input.columns)).collect();
+                let keys: Vec<String> = groups.iter().map(|group| expr_text(group, names(&input.columns))).collect();
                 details.push(("Group Key", keys.join(", ")));
             }
             if sets.len() > 1 {
                 details.push(("Grouping Sets", sets.len().to_string()));
             }
             if !aggregates.is_empty() {
-                let calls: Vec<String> = aggregates.iter().map(|call| aggregate_text(call, &input.columns)).collect();
+                let calls: Vec<String> = aggregates.iter().map(|call| aggregate_text(call, names(&input.columns))).collect();
                 details.push(("Aggregates", calls.join(", ")));
             }
             if groups.is_empty() { "Aggregate" } else { "HashAggregate" }
         }
         PlanKind::Window { .. } => "WindowAgg",
         PlanKind::Sort { input, keys, .. } => {
-            details.push(("Sort Key", keys_text(keys, &input.columns)));
+            details.push(("Sort Key", keys_text(keys, names(&input.columns))));
             "Sort"
         }
         PlanKind::Limit { .. } => "Limit",
@@ -238,19 +253,19 @@ struct ScanParts<'a> {
     reverse: bool,
 }
 
-fn scan_title(scan: &ScanParts<'_>, columns: &[PlanColumn], details: &mut Details) -> (&'static str, String) {
+fn scan_title(scan: &ScanParts<'_>, names: Names<'_>, details: &mut Details) -> (&'static str, String) {
     let table = &scan.table.name;
     let index = scan.table.index(scan.index);
     let primary = scan.index == scan.table.primary().id;
     if let Some(filter) = scan.filter {
-        details.push(("Filter", expr_text(filter, columns)));
+        details.push(("Filter", expr_text(filter, names)));
     }
     if primary && scan.access.is_full() && !scan.reverse {
         return ("Seq Scan", format!("Seq Scan on {table}"));
     }
     let name = index.map_or("?", |index| index.name.as_str());
     if let Some(index) = index {
-        let condition = access_text(scan.table, index, scan.access);
+        let condition = access_text(scan.table, index, scan.access, names);
         if !condition.is_empty() {
             details.insert(0, ("Index Cond", condition));
         }
@@ -265,7 +280,9 @@ fn access_text(
     table: &TableDescriptor,
     index: &crate::catalog::descriptor::IndexDescriptor,
     access: &IndexAccess,
+    names: Names<'_>,
 ) -> String {
+    let text = |expr| expr_text(expr, names);
     let name = |position: usize| {
         index
             .columns
@@ -277,11 +294,11 @@ fn access_text(
         .prefix
         .iter()
         .enumerate()
-        .map(|(position, value)| format!("({} = {})", name(position), expr_text(value, &[])))
+        .map(|(position, value)| format!("({} = {})", name(position), text(value)))
         .collect();
     let mut next = access.prefix.len();
     if !access.in_list.is_empty() {
-        let values: Vec<String> = access.in_list.iter().map(|value| expr_text(value, &[])).collect();
+        let values: Vec<String> = access.in_list.iter().map(|value| text(value)).collect();
         parts.push(format!("({} = ANY ({}))", name(next), values.join(", ")));
         next += 1;
     }
@@ -290,7 +307,7 @@ fn access_text(
     for (bound, symbol) in bounds {
         if let Some(bound) = bound {
             let equal = if bound.inclusive { "=" } else { "" };
-            parts.push(format!("({} {symbol}{equal} {})", name(next), expr_text(&bound.value, &[])));
+            parts.push(format!("({} {symbol}{equal} {})", name(next), text(&bound.value)));
         }
     }
     match parts.len() {
@@ -302,26 +319,27 @@ fn access_text(
 fn join_title(
     kind: JoinKind,
     method: &JoinMethod,
-    left: &Plan,
-    right: &Plan,
+    (left, right): (&Plan, &Plan),
     on: Option<&Expr>,
+    outer: &[Vec<PlanColumn>],
     details: &mut Details,
 ) -> (&'static str, String) {
     let (name, plain) = match method {
         JoinMethod::Hash(_) => ("Hash Join", "Hash"),
         JoinMethod::NestedLoop | JoinMethod::Lateral => ("Nested Loop", "Nested Loop"),
     };
+    let names = |columns| Names { columns, outer };
     let mut columns = left.columns.clone();
     columns.extend(right.columns.iter().cloned());
     if let JoinMethod::Hash(keys) = method {
         let keys: Vec<String> = keys
             .iter()
-            .map(|(l, r)| format!("({} = {})", expr_text(l, &left.columns), expr_text(r, &right.columns)))
+            .map(|(l, r)| format!("({} = {})", expr_text(l, names(&left.columns)), expr_text(r, names(&right.columns))))
             .collect();
         details.push(("Hash Cond", keys.join(" AND ")));
     }
     if let Some(on) = on {
-        details.push(("Join Filter", expr_text(on, &columns)));
+        details.push(("Join Filter", expr_text(on, names(&columns))));
     }
     let side = match kind {
         JoinKind::Inner => return (name, name.to_string()),

@@ -5,7 +5,7 @@
 //! access expresses exactly leave the filter; bounds stay in it, so that an access may read too much
 //! but never too little.
 
-use super::estimate::{LOOKUP, REQUEST, access_rows, covers, selectivity, table_rows};
+use super::estimate::{LOOKUP, PROBE, REQUEST, access_rows, covers, selectivity, table_rows};
 use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexId, TableDescriptor};
 use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind, ScanBound, SortKey};
 use sql_types::cast::{self, common_type};
@@ -508,7 +508,8 @@ fn lookup(left: &Plan, right: &Plan, on: Option<&Expr>) -> Option<Plan> {
     let reads_left = |expr: &Expr| expr.any(&mut |part| matches!(part, Expr::Outer { depth: 0, .. }));
     let keyed = each.access.prefix.iter().chain(&each.access.in_list).any(reads_left);
     let whole = once.cost + left.rows + once.read * 1.5;
-    if !keyed || left.rows * each.cost >= whole {
+    let looked_up = REQUEST + left.rows * (each.cost - REQUEST + PROBE);
+    if !keyed || looked_up >= whole {
         return None;
     }
     let kind = PlanKind::Scan {

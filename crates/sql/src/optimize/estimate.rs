@@ -17,6 +17,8 @@ pub const RANGE: f64 = 1.0 / 3.0;
 pub const OTHER: f64 = 0.25;
 /// Cost of a request to the key-value store.
 pub const REQUEST: f64 = 20.0;
+/// Cost of one look-up of a join: the requests of many left rows travel together.
+pub const PROBE: f64 = 4.0;
 /// Cost of fetching one primary row from a secondary index.
 pub const LOOKUP: f64 = 4.0;
 
@@ -121,7 +123,7 @@ fn join(kind: JoinKind, method: &JoinMethod, left: &Plan, right: &Plan, on: Opti
     };
     let cost = match method {
         JoinMethod::NestedLoop => left.cost + right.cost + pairs * 0.5,
-        JoinMethod::Lateral => left.cost + left.rows * right.cost,
+        JoinMethod::Lateral => left.cost + REQUEST + left.rows * (right.cost - REQUEST + PROBE).max(PROBE),
         JoinMethod::Hash(_) => left.cost + right.cost + left.rows + right.rows * 1.5,
     };
     (rows.max(1.0), cost + rows * 0.1)

@@ -1,19 +1,86 @@
 //! The order of inner joins: greedily from the smallest input, following equalities.
 
 use super::pushdown::sides;
-use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanKind};
+use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind};
 
 /// More inputs than this stay as written.
 const MAX_INPUTS: usize = 12;
 
 /// Reorders the inner joins of a plan.
 pub fn reorder(plan: &mut Plan) {
+    semi_as_inner(plan);
     if is_inner(plan) {
         let joined = std::mem::replace(plan, Plan::one_row());
         *plan = reorder_joins(joined);
         return;
     }
     plan.for_each_child_mut(&mut |child, _| reorder(child));
+}
+
+/// A semi-join of a large table with few values becomes an inner join with the distinct values, so
+/// that the table can be looked up by them.
+fn semi_as_inner(plan: &mut Plan) {
+    let PlanKind::Join { kind: kind @ JoinKind::Semi, method: JoinMethod::NestedLoop, left, right, on: Some(on) } =
+        &mut plan.kind
+    else {
+        return;
+    };
+    if right.rows * 10.0 > left.rows || !matches!(left.kind, PlanKind::Scan { .. }) {
+        return;
+    }
+    let width = left.columns.len();
+    let mut keys = Vec::new();
+    for conjunct in conjuncts(on) {
+        match value_of(conjunct, width) {
+            Some(column) => keys.push(column),
+            None => return,
+        }
+    }
+    let columns: Vec<PlanColumn> = keys.iter().map(|key| right.columns[*key - width].clone()).collect();
+    let exprs = keys.iter().zip(&columns).map(|(key, column)| Expr::Column(key - width, column.ty.ty)).collect();
+    let (rows, cost) = (right.rows, right.cost);
+    let input = Box::new(std::mem::replace(right.as_mut(), Plan::one_row()));
+    let input =
+        Box::new(Plan { kind: PlanKind::Project { input, exprs }, columns: columns.clone(), rows, cost });
+    **right = Plan { kind: PlanKind::Distinct { input, on: Vec::new() }, columns, rows, cost };
+    on.replace(&mut |part| match part {
+        Expr::Column(index, ty) => {
+            keys.iter().position(|key| key == index).map(|place| Expr::Column(width + place, *ty))
+        }
+        _ => None,
+    });
+    *kind = JoinKind::Inner;
+    let columns = plan.columns.clone();
+    plan.columns.extend(right.columns.iter().cloned());
+    let exprs = columns.iter().enumerate().map(|(index, column)| Expr::Column(index, column.ty.ty)).collect();
+    let (rows, cost) = (plan.rows, plan.cost);
+    let mut join = std::mem::replace(plan, Plan::one_row());
+    reorder(&mut join);
+    *plan = Plan { kind: PlanKind::Project { input: Box::new(join), exprs }, columns, rows, cost };
+}
+
+fn conjuncts(on: &Expr) -> Vec<&Expr> {
+    match on {
+        Expr::And(parts) => parts.iter().collect(),
+        other => vec![other],
+    }
+}
+
+/// The column of the right side that an equality with something of the left side determines.
+fn value_of(conjunct: &Expr, width: usize) -> Option<usize> {
+    let Expr::Call { function, args, .. } = conjunct else { return None };
+    let [a, b] = &args[..] else { return None };
+    if function.name != "=" || a.ty() != b.ty() {
+        return None;
+    }
+    match (a, b) {
+        (other, Expr::Column(index, _)) | (Expr::Column(index, _), other)
+            if *index >= width && sides(other, width) == (true, false) =>
+        {
+            Some(*index)
+        }
+        _ => None,
+    }
 }
 
 fn is_inner(plan: &Plan) -> bool {

@@ -6,12 +6,13 @@
 //! 2. [`cte`]: common table expressions read once are put where they are read.
 //! 3. [`semi`]: IN and EXISTS in WHERE become semi-joins, NOT EXISTS an anti-join.
 //! 4. [`pushdown`]: conditions move towards the tables.
-//! 5. [`join_order`]: inner joins start from the smallest input.
-//! 6. [`access`]: each scan gets the index and the part of it to read, sorts that an index makes
+//! 5. [`extreme`]: `max` and `min` of an indexed column read one row.
+//! 6. [`join_order`]: inner joins start from the smallest input.
+//! 7. [`access`]: each scan gets the index and the part of it to read, sorts that an index makes
 //!    superfluous go; each join gets its method.
-//! 7. [`order`]: limits reach the sorts and scans.
-//! 8. [`prune`]: columns nobody reads are not read.
-//! 9. [`estimate`]: rows and cost, for EXPLAIN and for the choice of the engine.
+//! 8. [`order`]: limits reach the sorts and scans.
+//! 9. [`prune`]: columns nobody reads are not read.
+//! 10. [`estimate`]: rows and cost, for EXPLAIN and for the choice of the engine.
 //!
 //! # What is missing
 //!
@@ -21,6 +22,7 @@
 pub mod access;
 pub mod cte;
 pub mod estimate;
+pub mod extreme;
 pub mod fold;
 pub mod join_order;
 pub mod order;
@@ -39,6 +41,7 @@ pub fn optimize(mut plan: Plan) -> Plan {
     semi::unnest(&mut plan);
     let mut plan = pushdown::push_down(plan);
     fold::fold(&mut plan);
+    extreme::read_ends(&mut plan);
     if has_join(&plan) {
         estimate::estimate(&mut plan);
         join_order::reorder(&mut plan);

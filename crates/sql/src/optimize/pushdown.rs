@@ -16,7 +16,7 @@ fn push(mut plan: Plan, mut conjuncts: Vec<Expr>) -> Plan {
     let columns = std::mem::take(&mut plan.columns);
     match plan.kind {
         PlanKind::Filter { input, predicate } => {
-            let parts = predicate.into_conjuncts();
+            let parts: Vec<Expr> = predicate.into_conjuncts().into_iter().filter(|part| !is_true(part)).collect();
             let (pinned, free): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(is_volatile);
             conjuncts.extend(free);
             let mut below = push(*input, conjuncts);
@@ -233,6 +233,10 @@ fn below(expr: &Expr, width: usize) -> bool {
     let mut fits = true;
     expr.columns(&mut |index| fits &= index < width);
     fits
+}
+
+fn is_true(expr: &Expr) -> bool {
+    matches!(expr, Expr::Const(sql_types::Datum::Bool(true), _))
 }
 
 fn is_volatile(expr: &Expr) -> bool {

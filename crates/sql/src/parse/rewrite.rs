@@ -40,7 +40,12 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
             } else if word_at(tokens, index + 1, "key") && word_at(tokens, index + 2, "share") {
                 tokens.drain(index + 1..index + 2);
             }
+            split_lock(tokens, index);
             1
+        }
+        Keyword::ONLY if index > 0 && names_table(tokens, index) => {
+            tokens.remove(index);
+            0
         }
         _ if word_at(tokens, index, "overriding")
             && (word_at(tokens, index + 1, "system") || word_at(tokens, index + 1, "user"))
@@ -85,6 +90,25 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
         }
         _ => 1,
     }
+}
+
+/// `FOR UPDATE OF a, b` becomes `FOR UPDATE OF a FOR UPDATE OF b`.
+fn split_lock(tokens: &mut Vec<TokenWithSpan>, index: usize) {
+    if !(word_at(tokens, index + 1, "update") || word_at(tokens, index + 1, "share")) || !word_at(tokens, index + 2, "of") {
+        return;
+    }
+    let clause: Vec<TokenWithSpan> = tokens[index..index + 3].to_vec();
+    let mut position = index + 4;
+    while tokens.get(position).is_some_and(|token| token.token == Token::Comma) {
+        tokens.splice(position..position + 1, clause.clone());
+        position += clause.len() + 1;
+    }
+}
+
+/// Whether `ONLY` stands before the name of a table. There is no inheritance, so it says nothing.
+fn names_table(tokens: &[TokenWithSpan], index: usize) -> bool {
+    let before = ["from", "join", "update", "into", "using"].iter().any(|word| word_at(tokens, index - 1, word));
+    before && matches!(tokens.get(index + 1).map(|token| &token.token), Some(Token::Word(_)))
 }
 
 fn is_transaction(tokens: &[TokenWithSpan]) -> bool {

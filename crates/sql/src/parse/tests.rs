@@ -1,1 +1,122 @@
+//! Statements taken apart and classified; errors with positions.
 
+use super::*;
+
+fn kinds(text: &str) -> Vec<StatementKind> {
+    parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}")).iter().map(|statement| statement.kind).collect()
+}
+
+#[track_caller]
+fn fails(text: &str, message: &str, position: Option<u32>) {
+    let error = parse(text).unwrap_err();
+    assert_eq!(error.message, message, "{text}");
+    assert_eq!(error.extra().and_then(|extra| extra.position), position, "{text}");
+}
+
+#[test]
+fn statements_are_split_at_semicolons() {
+    let statements = parse(" SELECT 1; ; select ';' AS \"a;b\" -- no; \n; /* ; */ COMMIT ;").unwrap();
+    let texts: Vec<&str> = statements.iter().map(|statement| &*statement.text).collect();
+    assert_eq!(texts, ["SELECT 1", "select ';' AS \"a;b\"", "COMMIT"]);
+    assert!(parse("  -- nothing\n ; ").unwrap().is_empty());
+    assert_eq!(parse("SELECT $2 + $11").unwrap()[0].parameters, 11);
+}
+
+#[test]
+fn kinds_of_statements() {
+    use StatementKind as Kind;
+    for (text, kind) in [
+        ("SELECT 1", Kind::Query),
+        ("(SELECT 1) UNION SELECT 2", Kind::Query),
+        ("WITH a AS (SELECT 1) SELECT * FROM a", Kind::Query),
+        ("VALUES (1)", Kind::Query),
+        ("TABLE t", Kind::Query),
+        ("INSERT INTO t VALUES (1)", Kind::Insert),
+        ("BEGIN", Kind::Begin),
+        ("begin transaction isolation level repeatable read, read only, not deferrable", Kind::Begin),
+        ("START TRANSACTION READ WRITE", Kind::Begin),
+        ("END", Kind::Commit),
+        ("ABORT", Kind::Rollback),
+        ("ROLLBACK TO SAVEPOINT a", Kind::Rollback),
+        ("SET search_path TO a, b", Kind::Set),
+        ("SHOW transaction isolation level", Kind::Show),
+        ("SHOW tables", Kind::Show),
+        ("RESET ALL", Kind::Reset),
+        ("DISCARD ALL", Kind::Discard),
+        ("COPY t (a) FROM STDIN WITH (FORMAT csv)", Kind::Copy),
+        ("copy pgbench_accounts from stdin with (freeze on)", Kind::Copy),
+        ("EXPLAIN (ANALYZE, COSTS off) SELECT 1", Kind::Explain),
+        ("PREPARE p (int) AS SELECT $1", Kind::Prepare),
+        ("EXECUTE p(1)", Kind::Execute),
+        ("DEALLOCATE ALL", Kind::Deallocate),
+        ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Kind::Declare),
+        ("FETCH FORWARD 5 FROM c", Kind::Fetch),
+        ("MOVE 5 IN c", Kind::Move),
+        ("CLOSE ALL", Kind::Close),
+        ("LISTEN x", Kind::Listen),
+        ("NOTIFY x, 'y'", Kind::Notify),
+        ("UNLISTEN *", Kind::Unlisten),
+        ("LOCK TABLE t IN ACCESS SHARE MODE", Kind::Lock),
+        ("VACUUM ANALYZE t", Kind::Vacuum),
+        ("ANALYZE", Kind::Analyze),
+        ("DO $$ BEGIN END $$", Kind::Do),
+        ("CREATE TABLE t (a int)", Kind::Ddl),
+        ("ALTER DATABASE x SET a TO b", Kind::Ddl),
+        ("GRANT SELECT ON t TO x", Kind::Ddl),
+        ("CHECKPOINT", Kind::Utility),
+    ] {
+        assert_eq!(kinds(text), [kind], "{text}");
+    }
+}
+
+#[test]
+fn syntax_errors_say_where() {
+    fails("SELEC 1", "syntax error at or near \"SELEC\"", Some(1));
+    fails("SELECT 1 FRM t x y", "syntax error at or near \"t\"", Some(14));
+    fails("SELECT 1;\n  SELECT )", "syntax error at or near \")\"", Some(20));
+    fails("SELECT 'é' || (", "syntax error at end of input", Some(16));
+    fails("SELECT 'abc", "unterminated quoted string at or near \"'abc\"", Some(8));
+    fails("USE x", "syntax error at or near \"USE\"", Some(1));
+    fails("PRAGMA x", "syntax error at or near \"PRAGMA\"", Some(1));
+    fails("SELECT \0", "invalid byte sequence for encoding \"UTF8\": 0x00", None);
+}
+
+#[test]
+fn what_the_parser_lacks_is_rewritten() {
+    let one = |text: &str| parse_one(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    assert_eq!(one("INSERT INTO t OVERRIDING SYSTEM VALUE VALUES (1)").marks.overriding, Some(true));
+    assert_eq!(one("INSERT INTO t OVERRIDING USER VALUE SELECT 1").marks.overriding, Some(false));
+    assert!(one("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE").marks.deferrable);
+    for text in [
+        "SELECT * FROM t FOR NO KEY UPDATE",
+        "SELECT * FROM t FOR KEY SHARE",
+        "SELECT a BETWEEN SYMMETRIC (b + 1) AND c FROM t",
+        "SELECT * FROM ROWS FROM (f(1), g(2)) AS x",
+        "SELECT f(a, VARIADIC b) FROM t",
+        "SELECT a<-1, b>+2 FROM t",
+    ] {
+        one(text);
+    }
+}
+
+#[test]
+fn nesting_is_bounded() {
+    for text in [
+        format!("SELECT {}", "(".repeat(100_000)),
+        format!("SELECT {}1", "- ".repeat(100_000)),
+        format!("SELECT {}1", "CASE WHEN ".repeat(100_000)),
+        format!("SELECT 1 {}", "+ 1 ".repeat(100_000)),
+        format!("SELECT a{}", "[1]".repeat(100_000)),
+        format!("SELECT 1 {}", "UNION SELECT 1 ".repeat(100_000)),
+        format!("SELECT * FROM a {}", "JOIN a ON true ".repeat(100_000)),
+        format!("SELECT a{}", "::int".repeat(100_000)),
+        format!("SELECT a{}", " IS NULL".repeat(100_000)),
+    ] {
+        let start: String = text.chars().take(30).collect();
+        assert_eq!(parse(&text).unwrap_err().code, SqlState::TOO_COMPLEX, "{start}");
+    }
+    let list = format!("SELECT * FROM t WHERE id IN (1{})", ", 2".repeat(50_000));
+    parse(&list).unwrap();
+    let rows = format!("INSERT INTO t VALUES (1, 'x'){}", ", (2, -5)".repeat(20_000));
+    parse(&rows).unwrap();
+}

@@ -188,13 +188,19 @@ pub enum SetOpKind {
     Except,
 }
 
+/// Assignments, and the condition under which they are made.
+pub type ConflictUpdate = (Vec<(ColumnId, Expr)>, Option<Expr>);
+
+/// CHECK constraints: name and expression of each.
+pub type Checks = Arc<Vec<(Arc<str>, Expr)>>;
+
 /// What `ON CONFLICT` does.
 #[derive(Clone, Debug)]
 pub struct OnConflict {
     /// The unique index that arbitrates; `None` for any (`DO NOTHING` without target).
     pub arbiter: Option<IndexId>,
     /// `None`: DO NOTHING. `Some`: assignments over the existing row followed by the excluded row.
-    pub update: Option<(Vec<(ColumnId, Expr)>, Option<Expr>)>,
+    pub update: Option<ConflictUpdate>,
 }
 
 /// The operators.
@@ -374,7 +380,7 @@ pub enum PlanKind {
         /// `input`).
         defaults: Vec<(ColumnId, Expr)>,
         /// CHECK constraints over the full row in column order: name and expression.
-        checks: Arc<Vec<(Arc<str>, Expr)>>,
+        checks: Checks,
         /// ON CONFLICT.
         on_conflict: Option<OnConflict>,
         /// RETURNING, over the full new row in column order.
@@ -390,7 +396,7 @@ pub enum PlanKind {
         /// New values, over the input row.
         assignments: Vec<(ColumnId, Expr)>,
         /// CHECK constraints over the full new row.
-        checks: Arc<Vec<(Arc<str>, Expr)>>,
+        checks: Checks,
         /// RETURNING, over the full new row followed by what FROM adds.
         returning: Option<Vec<Expr>>,
     },

@@ -32,6 +32,7 @@ mod cursor;
 pub(crate) mod definitions;
 mod explain;
 mod host;
+pub(crate) use host::Host;
 pub(crate) mod locks;
 pub(crate) mod notify;
 pub(crate) mod plan_cache;
@@ -44,6 +45,7 @@ pub(crate) mod sequences;
 pub(crate) mod settings;
 pub(crate) mod transaction;
 mod utility;
+pub(crate) use utility::{notify as notify_later, set_checked};
 pub(crate) mod view;
 
 pub(crate) use api::CancelState;

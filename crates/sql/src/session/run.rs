@@ -63,7 +63,6 @@ impl<'a> Environment<'a> {
             cancel: &self.view.shared.cancel.0.flag,
             stats: self.stats,
             implicit_commit: self.implicit_commit,
-            serializable: true,
             engine: self.view.derived.engine,
         }
     }
@@ -283,7 +282,7 @@ impl Session {
     }
 
     /// Commits the implicit transaction of a statement, if that is asked for.
-    async fn commit_statement(&mut self, portal: &Portal, options: RunOptions) -> SqlResult<()> {
+    async fn commit_statement(&mut self, portal: &mut Portal, options: RunOptions) -> SqlResult<()> {
         if !options.commit_after || self.in_block() {
             return Ok(());
         }

@@ -80,6 +80,7 @@ pub(crate) async fn next_value(view: &SessionView, oid: Oid) -> SqlResult<i64> {
         }
     }
     let value = advance(&view.shared, sequence).await?;
+    view.shared.engine.sequence_values.lock().insert(sequence.storage, value);
     view.shared.sequences.lock().note(oid, value);
     Ok(value)
 }
@@ -133,14 +134,7 @@ async fn set_counter(shared: &Shared, sequence: &SequenceDescriptor, value: i64)
         .map_err(|_| SqlError::new(SqlState::OUT_OF_RANGE, "sequence value out of range"))?;
     let key = store::sequence_key(sequence.storage);
     let value = Bytes::copy_from_slice(&counter.to_be_bytes());
-    let written = shared
-        .engine
-        .kv
-        .run(async |txn| {
-            txn.get(&key, LockStrength::Exclusive).await?;
-            txn.put(&key, value.clone())
-        })
-        .await;
+    let written = shared.engine.kv.write(&[(key, Some(value))]).await;
     written.map_err(kv_error)
 }
 
@@ -159,6 +153,10 @@ pub(crate) async fn set_value(view: &SessionView, oid: Oid, value: i64, is_calle
     }
     let last = if is_called { value } else { value.wrapping_sub(sequence.increment) };
     set_counter(&view.shared, sequence, last).await?;
+    {
+        let mut known = view.shared.engine.sequence_values.lock();
+        if is_called { known.insert(sequence.storage, value) } else { known.remove(&sequence.storage) };
+    }
     let mut state = view.shared.sequences.lock();
     state.cached.remove(&oid);
     if is_called {

@@ -13,7 +13,7 @@ use super::Session;
 use super::api::{Notice, Notification};
 use super::command::{IsolationLevel, Modes};
 use super::view::{Times, now_micros};
-use crate::catalog::CatalogSnapshot;
+use crate::catalog::{CatalogSnapshot, Garbage};
 use crate::exec::kv_error;
 use kv_api::KvErrorKind;
 use kv_client::{Isolation, Savepoint, Txn, TxnOptions};
@@ -40,11 +40,11 @@ pub(crate) struct SchemaChange {
     /// The version key is locked and written.
     pub locked: bool,
     /// Storage to clear if it commits (recorded as garbage).
-    pub clear_on_commit: Vec<u64>,
+    pub clear_on_commit: Vec<Garbage>,
     /// Storage to clear if it does not.
-    pub clear_on_abort: Vec<u64>,
+    pub clear_on_abort: Vec<Garbage>,
     /// Storage to clear in any case: a savepoint made it garbage.
-    pub clear_at_end: Vec<u64>,
+    pub clear_at_end: Vec<Garbage>,
 }
 
 /// A transaction under way.
@@ -183,7 +183,23 @@ impl Session {
             self.end_settings(true);
             return Ok(());
         };
-        let result = open.txn.commit().await;
+        let (open, result) = if open.schema.locked {
+            // Goes on if the client leaves: the node must learn of a new catalog.
+            let engine = self.shared.engine.clone();
+            let committing = tokio::spawn(async move {
+                let result = open.txn.commit().await;
+                match (&result, &open.overlay) {
+                    (Ok(_), Some(overlay)) => engine.publish(overlay.clone()),
+                    (Err(error), _) if error.kind() == KvErrorKind::Ambiguous => engine.forget_catalog(),
+                    _ => {}
+                }
+                (open, result)
+            });
+            committing.await.map_err(|error| SqlError::internal(error.to_string()))?
+        } else {
+            let result = open.txn.commit().await;
+            (open, result)
+        };
         self.committed(*open, result.map(|_| ()).map_err(|error| {
             let ambiguous = error.kind() == KvErrorKind::Ambiguous;
             (kv_error(error), ambiguous)

@@ -1,1 +1,56 @@
-//! pg_catalog and information_schema.
+//! pg_catalog and information_schema: computed tables, and the functions that know the catalog.
+//!
+//! Which tables there are, with their OIDs and columns, stands in `data/tables.txt`, taken from
+//! PostgreSQL 15. Rows are made when a query reads a table ([`rows`]), from the catalog snapshot of
+//! the statement and what the node knows of its sessions; a table of which nothing exists here
+//! (triggers, publications…) is empty. OIDs are the same in all tables: those of PostgreSQL for what is
+//! built in, those of the descriptors for the user's objects.
+//!
+//! # What is missing
+//!
+//! Statistics (`pg_stat_*`, `pg_statistic`), privileges of columns, casts and conversions as rows;
+//! `pg_proc` and `pg_operator` list what the function registry has, under OIDs of our own.
+
+mod builtin;
+mod columns;
+mod deparse;
+mod functions;
+mod information;
+mod pg_class;
+mod pg_misc;
+mod pg_schema;
+mod registry;
+mod row;
+mod settings_rows;
+mod tables;
+
+use crate::bind::SystemRef;
+use crate::session::view::{SessionView, Times};
+use sql_types::{Row, SqlResult};
+
+pub(crate) use builtin::is_reserved_word;
+
+/// A computed table by schema and name.
+pub(crate) fn reference(schema: &str, name: &str) -> Option<SystemRef> {
+    tables::find(schema, name).map(|table| SystemRef { name: table.full_name, oid: table.oid, columns: table.columns() })
+}
+
+/// The rows of a computed table.
+pub(crate) async fn rows(name: &'static str, view: &SessionView, times: Times) -> SqlResult<Vec<Row>> {
+    let Some((schema, table)) = name.split_once('.').and_then(|(schema, name)| Some((schema, tables::find(schema, name)?)))
+    else {
+        return Ok(Vec::new());
+    };
+    let cx = row::SystemContext { view, times, table };
+    let rows = match schema {
+        "information_schema" => information::rows(&cx),
+        _ => match pg_class::rows(&cx).or_else(|| pg_schema::rows(&cx)).or_else(|| settings_rows::rows(&cx)) {
+            Some(rows) => rows,
+            None => pg_misc::rows(&cx).await?,
+        },
+    };
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests;

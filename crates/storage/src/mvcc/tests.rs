@@ -178,3 +178,36 @@ fn damaged_versions_are_reported() {
     let span = Span::point(Bytes::from_static(b"k"));
     assert!(changed(&engine, &span, at(1), at(2), &none).is_err());
 }
+
+#[test]
+fn garbage_goes_and_readers_above_the_floor_do_not_notice() {
+    let engine = MemoryEngine::new();
+    for wall in [10, 20, 30] {
+        write(&engine, b"kept", wall, Some(wall.to_string().as_bytes()));
+    }
+    write(&engine, b"deleted", 10, Some(b"v"));
+    write(&engine, b"deleted", 20, None);
+    write(&engine, b"again", 10, Some(b"v"));
+    write(&engine, b"again", 20, None);
+    // The tombstone of "again" goes while the version it hides is still there.
+    let mut batch = WriteBatch::new();
+    batch.delete(Space::Data, b"again");
+    engine.write(&batch, true).expect("write");
+    write(&engine, b"again", 40, Some(b"new"));
+    let none = IntentView::default();
+    let see = |wall| rows(view(&engine, wall, &none), b"a", b"z", false);
+    let expected: Vec<_> = [25, 30, 40].map(see).to_vec();
+    assert_eq!(expected[0], pairs(&[("kept", "20")]));
+    assert_eq!(expected[2], pairs(&[("again", "new"), ("kept", "30")]));
+    engine.set_garbage_floor(at(25));
+    assert_eq!([25, 30, 40].map(see).to_vec(), expected);
+    assert!(engine.get(Space::Data, b"deleted").expect("read").is_none());
+    let mut history = engine.cursor(Space::History, Bounds::all());
+    history.seek_to_first();
+    let mut left = 0;
+    while history.item().is_some() {
+        left += 1;
+        history.next();
+    }
+    assert_eq!(left, 1, "the version of \"kept\" that 25 sees");
+}

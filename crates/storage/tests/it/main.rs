@@ -258,6 +258,36 @@ fn rocks_engine_keeps_synced_writes_across_a_reopen() {
 }
 
 #[test]
+fn compaction_drops_garbage_and_nothing_else() {
+    use kv_api::Timestamp;
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let engine = rocks(directory.path());
+    let put = |key: &[u8], wall: u64, value: Option<&[u8]>| {
+        let replaced = engine.get(Space::Data, key).expect("read").map(|bytes| bytes.to_vec());
+        write(&engine, |batch| {
+            let timestamp = Timestamp::new(wall, 0);
+            storage::mvcc::put_version(batch, key, timestamp, value, replaced.as_deref())
+                .expect("well-formed");
+        });
+    };
+    for wall in 1..=10 {
+        put(b"kept", wall, Some(b"v"));
+    }
+    put(b"deleted", 1, Some(b"v"));
+    put(b"deleted", 2, None);
+    put(b"deleted late", 1, Some(b"v"));
+    put(b"deleted late", 8, None);
+    let count = |space| keys(&mut *engine.cursor(space, Bounds::all()), false).len();
+    engine.compact().expect("compact");
+    assert_eq!((count(Space::Data), count(Space::History)), (3, 11), "without a floor there is no garbage");
+    engine.set_garbage_floor(Timestamp::new(7, 0));
+    engine.set_garbage_floor(Timestamp::new(3, 0));
+    engine.compact().expect("compact");
+    assert_eq!(keys(&mut *engine.cursor(Space::Data, Bounds::all()), false), ["deleted late", "kept"]);
+    assert_eq!(count(Space::History), 4, "replaced at 8, 9 and 10, and at 8");
+}
+
+#[test]
 fn a_store_that_is_open_is_refused() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let _engine = rocks(directory.path());

@@ -10,10 +10,9 @@ use crate::types::Type as T;
 
 /// Whether every element of `inner` is in `outer`; NULLs are equal to nothing.
 fn contains(outer: &ArrayValue, inner: &ArrayValue) -> bool {
-    inner
-        .values
-        .iter()
-        .all(|wanted| !wanted.is_null() && outer.values.iter().any(|value| !value.is_null() && equal(value, wanted)))
+    inner.values.iter().all(|wanted| {
+        !wanted.is_null() && outer.values.iter().any(|value| !value.is_null() && equal(value, wanted))
+    })
 }
 
 fn overlaps(left: &ArrayValue, right: &ArrayValue) -> bool {
@@ -33,7 +32,8 @@ pub(super) static TABLE: &[Function] = &[
     }),
     imm("||", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLEARRAY], T::ANYCOMPATIBLEARRAY, |_, a| concat(a))
         .nonstrict(),
-    typed("||", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::ANYCOMPATIBLEARRAY, |_, t, a| append(t, a)).nonstrict(),
-    typed("||", &[T::ANYCOMPATIBLE, T::ANYCOMPATIBLEARRAY], T::ANYCOMPATIBLEARRAY, |_, t, a| prepend(t, a)).nonstrict(),
+    typed("||", &[T::ANYCOMPATIBLEARRAY, T::ANYCOMPATIBLE], T::ANYCOMPATIBLEARRAY, |_, t, a| append(t, a))
+        .nonstrict(),
+    typed("||", &[T::ANYCOMPATIBLE, T::ANYCOMPATIBLEARRAY], T::ANYCOMPATIBLEARRAY, |_, t, a| prepend(t, a))
+        .nonstrict(),
 ];
-

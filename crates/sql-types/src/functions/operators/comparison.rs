@@ -25,8 +25,9 @@ fn blank_padded(_: &EvalContext<'_>, args: &[Datum]) -> Compare {
 /// A date, timestamp or timestamptz as a local timestamp, saturating: only for comparing.
 fn as_local(context: &EvalContext<'_>, value: &Datum) -> i64 {
     match value {
-        Datum::Date(days) => datetime::date_to_timestamp(*days)
-            .unwrap_or(if *days < 0 { i64::MIN + 1 } else { i64::MAX - 1 }),
+        Datum::Date(days) => {
+            datetime::date_to_timestamp(*days).unwrap_or(if *days < 0 { i64::MIN + 1 } else { i64::MAX - 1 })
+        }
         Datum::Timestamptz(utc) => {
             datetime::timestamptz_to_timestamp(*utc, context.time_zone).unwrap_or(*utc)
         }
@@ -60,14 +61,14 @@ fn instants(context: &EvalContext<'_>, args: &[Datum]) -> Compare {
 }
 
 macro_rules! comparisons {
-    ($($left:ident $right:ident $compare:ident;)*) => {
+    ($($left:ident $right:ident $compare:ident $($how:ident)?;)*) => {
         &[$(
-            imm("=", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_eq()))),
-            imm("<>", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_ne()))),
-            imm("<", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_lt()))),
-            imm("<=", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_le()))),
-            imm(">", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_gt()))),
-            imm(">=", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_ge()))),
+            imm("=", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_eq())))$(.$how())?,
+            imm("<>", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_ne())))$(.$how())?,
+            imm("<", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_lt())))$(.$how())?,
+            imm("<=", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_le())))$(.$how())?,
+            imm(">", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_gt())))$(.$how())?,
+            imm(">=", &[Type::$left, Type::$right], Type::BOOL, |c, a| Ok(Datum::Bool($compare(c, a)?.is_ge())))$(.$how())?,
         )*
             imm("=", &[Type::XID, Type::XID], Type::BOOL, |c, a| Ok(Datum::Bool(plain(c, a)?.is_eq()))),
             imm("<>", &[Type::XID, Type::XID], Type::BOOL, |c, a| Ok(Datum::Bool(plain(c, a)?.is_ne()))),
@@ -108,10 +109,10 @@ pub(super) static TABLE: &[Function] = comparisons! {
     TIMESTAMPTZ TIMESTAMPTZ plain;
     DATE TIMESTAMP local_times;
     TIMESTAMP DATE local_times;
-    DATE TIMESTAMPTZ instants;
-    TIMESTAMPTZ DATE instants;
-    TIMESTAMP TIMESTAMPTZ instants;
-    TIMESTAMPTZ TIMESTAMP instants;
+    DATE TIMESTAMPTZ instants stable;
+    TIMESTAMPTZ DATE instants stable;
+    TIMESTAMP TIMESTAMPTZ instants stable;
+    TIMESTAMPTZ TIMESTAMP instants stable;
     INTERVAL INTERVAL plain;
     UUID UUID plain;
     JSONB JSONB plain;

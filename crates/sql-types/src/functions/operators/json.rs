@@ -26,22 +26,19 @@ fn keys(array: &ArrayValue) -> impl Iterator<Item = &str> {
     })
 }
 
-fn concat(left: &Value, right: &Value) -> SqlResult<Value> {
-    Ok(match (left, right) {
+fn concat(left: &Value, right: &Value) -> Value {
+    match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
             let pairs = left.iter().chain(right).map(|(key, value)| (key.clone(), value.clone()));
             json::object(pairs.collect())
         }
-        (Value::Array(left), Value::Array(right)) => Value::Array(left.iter().chain(right).cloned().collect()),
+        (Value::Array(left), Value::Array(right)) => {
+            Value::Array(left.iter().chain(right).cloned().collect())
+        }
         (Value::Array(left), right) => Value::Array(left.iter().chain([right]).cloned().collect()),
-        (left, Value::Array(right)) => {
-            Value::Array(std::iter::once(left).chain(right).cloned().collect())
-        }
-        (Value::Object(_), _) | (_, Value::Object(_)) => {
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER, "invalid concatenation of jsonb objects"));
-        }
+        (left, Value::Array(right)) => Value::Array(std::iter::once(left).chain(right).cloned().collect()),
         (left, right) => Value::Array(vec![left.clone(), right.clone()]),
-    })
+    }
 }
 
 fn delete_keys(value: &Value, unwanted: impl Fn(&str) -> bool) -> SqlResult<Value> {
@@ -132,7 +129,9 @@ pub(super) static TABLE: &[Function] = &[
         let value = args::jsonb(a, 0)?;
         Ok(Datum::Bool(keys(args::array(a, 1)?).all(|key| has_key(value, key))))
     }),
-    imm("||", &[T::JSONB, T::JSONB], T::JSONB, |_, a| Ok(jsonb(concat(args::jsonb(a, 0)?, args::jsonb(a, 1)?)?))),
+    imm("||", &[T::JSONB, T::JSONB], T::JSONB, |_, a| {
+        Ok(jsonb(concat(args::jsonb(a, 0)?, args::jsonb(a, 1)?)))
+    }),
     imm("-", &[T::JSONB, T::TEXT], T::JSONB, |_, a| {
         let key = args::text(a, 1)?;
         Ok(jsonb(delete_keys(args::jsonb(a, 0)?, |candidate| candidate == key)?))
@@ -141,7 +140,9 @@ pub(super) static TABLE: &[Function] = &[
         let unwanted = args::array(a, 1)?;
         Ok(jsonb(delete_keys(args::jsonb(a, 0)?, |candidate| keys(unwanted).any(|key| key == candidate))?))
     }),
-    imm("-", &[T::JSONB, T::INT4], T::JSONB, |_, a| Ok(jsonb(delete_index(args::jsonb(a, 0)?, args::int4(a, 1)?)?))),
+    imm("-", &[T::JSONB, T::INT4], T::JSONB, |_, a| {
+        Ok(jsonb(delete_index(args::jsonb(a, 0)?, args::int4(a, 1)?)?))
+    }),
     imm("#-", &[T::JSONB, T::TEXT_ARRAY], T::JSONB, |_, a| {
         Ok(jsonb(path::delete(args::jsonb(a, 0)?, args::array(a, 1)?)?))
     }),

@@ -8,7 +8,6 @@ mod strings;
 mod times;
 
 pub(super) use numbers::{integer_out_of_range, power_float8};
-pub(super) use strings::concat_text;
 pub(super) use times::at_time_zone;
 
 use super::Function;

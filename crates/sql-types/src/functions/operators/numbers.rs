@@ -86,7 +86,12 @@ fn float_div(a: f64, b: f64) -> (f64, bool, bool) {
     (a / b, a.is_infinite(), a == 0.0 || b.is_infinite())
 }
 
-fn float_op(args: &[Datum], ty: Type, op: fn(f64, f64) -> (f64, bool, bool), divides: bool) -> SqlResult<Datum> {
+fn float_op(
+    args: &[Datum],
+    ty: Type,
+    op: fn(f64, f64) -> (f64, bool, bool),
+    divides: bool,
+) -> SqlResult<Datum> {
     let (left, right) = (float(args, 0)?, float(args, 1)?);
     if divides && right == 0.0 && !left.is_nan() {
         return Err(division_by_zero());

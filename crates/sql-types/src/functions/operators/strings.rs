@@ -12,7 +12,7 @@ use crate::types::Type;
 const MAX_LENGTH: usize = 1 << 28;
 
 /// Joins two texts, bounded.
-pub(in crate::functions) fn concat_text(left: &str, right: &str) -> SqlResult<Datum> {
+fn concat_text(left: &str, right: &str) -> SqlResult<Datum> {
     if left.len() + right.len() > MAX_LENGTH {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "result of concatenation is too long"));
     }

@@ -78,6 +78,15 @@ fn zone_of(args: &[Datum], index: usize) -> SqlResult<TimeZone> {
 
 /// `timezone(zone, timestamp[tz])`: `AT TIME ZONE`.
 pub(in crate::functions) fn at_time_zone(args: &[Datum]) -> SqlResult<Datum> {
+    match args.get(1) {
+        Some(Datum::Timestamp(local)) if datetime::is_infinite_timestamp(*local) => {
+            return Ok(Datum::Timestamptz(*local));
+        }
+        Some(Datum::Timestamptz(utc)) if datetime::is_infinite_timestamp(*utc) => {
+            return Ok(Datum::Timestamp(*utc));
+        }
+        _ => {}
+    }
     let zone = zone_of(args, 0)?;
     match args.get(1) {
         Some(Datum::Timestamp(local)) => {
@@ -92,7 +101,9 @@ use Type as T;
 pub(super) static TABLE: &[Function] = &[
     imm("+", &[T::DATE, T::INT4], T::DATE, |_, a| date_plus(args::date(a, 0)?, i64::from(args::int4(a, 1)?))),
     imm("+", &[T::INT4, T::DATE], T::DATE, |_, a| date_plus(args::date(a, 1)?, i64::from(args::int4(a, 0)?))),
-    imm("-", &[T::DATE, T::INT4], T::DATE, |_, a| date_plus(args::date(a, 0)?, -i64::from(args::int4(a, 1)?))),
+    imm("-", &[T::DATE, T::INT4], T::DATE, |_, a| {
+        date_plus(args::date(a, 0)?, -i64::from(args::int4(a, 1)?))
+    }),
     imm("-", &[T::DATE, T::DATE], T::INT4, |_, a| date_minus_date(args::date(a, 0)?, args::date(a, 1)?)),
     imm("+", &[T::DATE, T::INTERVAL], T::TIMESTAMP, |_, a| {
         date_plus_interval(args::date(a, 0)?, args::interval(a, 1)?)
@@ -100,11 +111,17 @@ pub(super) static TABLE: &[Function] = &[
     imm("+", &[T::INTERVAL, T::DATE], T::TIMESTAMP, |_, a| {
         date_plus_interval(args::date(a, 1)?, args::interval(a, 0)?)
     }),
-    imm("-", &[T::DATE, T::INTERVAL], T::TIMESTAMP, |_, a| date_plus_interval(args::date(a, 0)?, negated(a, 1)?)),
+    imm("-", &[T::DATE, T::INTERVAL], T::TIMESTAMP, |_, a| {
+        date_plus_interval(args::date(a, 0)?, negated(a, 1)?)
+    }),
     imm("+", &[T::DATE, T::TIME], T::TIMESTAMP, |_, a| date_and_time(args::date(a, 0)?, args::time(a, 1)?)),
     imm("+", &[T::TIME, T::DATE], T::TIMESTAMP, |_, a| date_and_time(args::date(a, 1)?, args::time(a, 0)?)),
-    imm("+", &[T::TIME, T::INTERVAL], T::TIME, |_, a| Ok(time_plus(args::time(a, 0)?, args::interval(a, 1)?))),
-    imm("+", &[T::INTERVAL, T::TIME], T::TIME, |_, a| Ok(time_plus(args::time(a, 1)?, args::interval(a, 0)?))),
+    imm("+", &[T::TIME, T::INTERVAL], T::TIME, |_, a| {
+        Ok(time_plus(args::time(a, 0)?, args::interval(a, 1)?))
+    }),
+    imm("+", &[T::INTERVAL, T::TIME], T::TIME, |_, a| {
+        Ok(time_plus(args::time(a, 1)?, args::interval(a, 0)?))
+    }),
     imm("-", &[T::TIME, T::INTERVAL], T::TIME, |_, a| {
         let interval = args::interval(a, 1)?;
         Ok(Datum::Time((args::time(a, 0)? - interval.micros % DAY).rem_euclid(DAY)))
@@ -113,10 +130,16 @@ pub(super) static TABLE: &[Function] = &[
         Ok(Datum::Interval(Interval { months: 0, days: 0, micros: args::time(a, 0)? - args::time(a, 1)? }))
     }),
     imm("+", &[T::TIMESTAMP, T::INTERVAL], T::TIMESTAMP, |_, a| {
-        Ok(Datum::Timestamp(datetime::timestamp_plus_interval(args::timestamp(a, 0)?, args::interval(a, 1)?)?))
+        Ok(Datum::Timestamp(datetime::timestamp_plus_interval(
+            args::timestamp(a, 0)?,
+            args::interval(a, 1)?,
+        )?))
     }),
     imm("+", &[T::INTERVAL, T::TIMESTAMP], T::TIMESTAMP, |_, a| {
-        Ok(Datum::Timestamp(datetime::timestamp_plus_interval(args::timestamp(a, 1)?, args::interval(a, 0)?)?))
+        Ok(Datum::Timestamp(datetime::timestamp_plus_interval(
+            args::timestamp(a, 1)?,
+            args::interval(a, 0)?,
+        )?))
     }),
     imm("-", &[T::TIMESTAMP, T::INTERVAL], T::TIMESTAMP, |_, a| {
         Ok(Datum::Timestamp(datetime::timestamp_plus_interval(args::timestamp(a, 0)?, negated(a, 1)?)?))

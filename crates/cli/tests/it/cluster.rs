@@ -1,0 +1,158 @@
+//! A whole system of real processes, for tests.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Bounds how long a test waits for something that must happen; none passes or fails by being faster.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program under test.
+pub fn dormouse() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dormouse"));
+    command.env_remove("DORMOUSE_DATA_DIR").env_remove("DATABASE_URL").stdin(Stdio::null());
+    command
+}
+
+/// A system that runs; everything of it ends when this is dropped.
+pub struct Cluster {
+    supervisor: Child,
+    data_dir: PathBuf,
+}
+
+impl Cluster {
+    /// Starts a system on free ports and waits until it is ready.
+    pub fn start(data_dir: &Path) -> Cluster {
+        Self::start_with(data_dir, &[])
+    }
+
+    /// The same with further flags.
+    pub fn start_with(data_dir: &Path, flags: &[&str]) -> Cluster {
+        let mut supervisor = dormouse()
+            .args(["start", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir"])
+            .arg(data_dir)
+            .args(flags)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = supervisor.stdout.take().unwrap();
+        let cluster = Cluster { supervisor, data_dir: data_dir.to_owned() };
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        loop {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) if line == "ready" => return cluster,
+                Ok(_) => {}
+                Err(error) => panic!("the system is not ready: {error}"),
+            }
+        }
+    }
+
+    /// Process number of the supervisor.
+    pub fn pid(&self) -> u32 {
+        self.supervisor.id()
+    }
+
+    /// Where the system listens.
+    pub fn addresses(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.data_dir.join("addresses.json")).unwrap()).unwrap()
+    }
+
+    /// Runs a command against this system.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        dormouse().args(arguments).arg("--data-dir").arg(&self.data_dir).output().unwrap()
+    }
+
+    /// Runs a command that must succeed and prints JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--output", "json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Runs a command that must fail with exit code 1; what it said.
+    pub fn failure(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// All processes of the system, with their roles.
+    pub fn processes(&self) -> Vec<(String, u32)> {
+        let list = self.json(&["debug", "processes"]);
+        let pid = |process: &Value| u32::try_from(process["pid"].as_u64().unwrap()).unwrap();
+        list.as_array().unwrap().iter().map(|p| (p["role"].as_str().unwrap().to_owned(), pid(p))).collect()
+    }
+
+    /// The process of a role of which there is one.
+    pub fn process(&self, role: &str) -> u32 {
+        let processes = self.processes();
+        processes
+            .iter()
+            .find(|(name, _)| name == role)
+            .unwrap_or_else(|| panic!("no {role}: {processes:?}"))
+            .1
+    }
+
+    /// State of a tenant.
+    pub fn state(&self, tenant: &str) -> String {
+        self.json(&["tenant", "show", tenant])["state"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks the system to end and waits for it.
+    pub fn stop(mut self) {
+        let processes = self.processes();
+        send(self.pid(), "TERM");
+        assert!(self.supervisor.wait().unwrap().success());
+        for (role, pid) in processes {
+            assert!(!is_alive(pid), "{role} {pid} was left behind");
+        }
+    }
+
+    /// Kills the supervisor and waits until everything else is gone, too.
+    pub fn kill(mut self) {
+        let processes = self.processes();
+        assert!(processes.len() >= 4, "{processes:?}");
+        self.supervisor.kill().unwrap();
+        self.supervisor.wait().unwrap();
+        for (role, pid) in processes {
+            wait_until(&format!("{role} {pid} ends"), || !is_alive(pid));
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // The lifeline ends all others, and who starts on the directory again waits for that.
+        let _ = self.supervisor.kill();
+        let _ = self.supervisor.wait();
+    }
+}
+
+/// Sends a signal to one process.
+pub fn send(pid: u32, signal: &str) {
+    assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Whether a process exists and is not a zombie that nobody has reaped.
+pub fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Waits for something that must happen.
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

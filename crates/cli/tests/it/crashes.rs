@@ -1,0 +1,97 @@
+//! Processes killed in the middle of transfers: what was acknowledged is there, and the totals hold.
+
+use crate::cluster::{Cluster, dormouse, send};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+
+/// Long enough for the killed process to be started again and be used.
+const DURATION: &str = "5s";
+
+struct Bank {
+    url: String,
+    acknowledged: String,
+}
+
+impl Bank {
+    fn new(cluster: &Cluster, directory: &Path) -> Bank {
+        let url = cluster.json(&["tenant", "create", "app"])["url"].as_str().unwrap().to_owned();
+        let bank = Bank { url, acknowledged: directory.join("acknowledged").display().to_string() };
+        bank.must(&["init", "bank"]);
+        bank
+    }
+
+    fn workload(&self, arguments: &[&str]) -> std::process::Command {
+        let mut command = dormouse();
+        command.arg("workload").args(arguments).args(["--url", &self.url]);
+        command
+    }
+
+    fn must(&self, arguments: &[&str]) {
+        let output = self.workload(arguments).output().unwrap();
+        assert_success(&output);
+    }
+
+    fn start(&self) -> Child {
+        let mut command =
+            self.workload(&["run", "bank", "--duration", DURATION, "--connections", "4", "--quiet"]);
+        command.args(["--acknowledged", &self.acknowledged]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// How many transfers were acknowledged so far.
+    fn transfers(&self) -> usize {
+        std::fs::read_to_string(&self.acknowledged).map_or(0, |text| text.lines().count())
+    }
+}
+
+fn assert_success(output: &Output) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// Kills a role's process once transfers are under way, and again a while later.
+fn transfers_survive_the_end_of(role: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(&directory.path().join("data"));
+    let bank = Bank::new(&cluster, directory.path());
+    let run = bank.start();
+    for wanted in [50, 100] {
+        crate::cluster::wait_until("transfers are made", || bank.transfers() >= wanted);
+        send(serving_process(&cluster, role), "KILL");
+    }
+    let before = bank.transfers();
+    assert_success(&run.wait_with_output().unwrap());
+    assert!(bank.transfers() > before, "transfers go on after the end of {role}");
+    bank.must(&["check", "bank", "--acknowledged", &bank.acknowledged]);
+    cluster.stop();
+}
+
+/// The process of a role; of the SQL nodes the one that serves the tenant.
+fn serving_process(cluster: &Cluster, role: &str) -> u32 {
+    if role != "sql" {
+        return cluster.process(role);
+    }
+    let nodes = cluster.json(&["node", "list", "--sql"]);
+    let node = nodes.as_array().unwrap().iter().find(|node| node["state"] == "serving");
+    u32::try_from(node.expect("the tenant is awake")["pid"].as_u64().unwrap()).unwrap()
+}
+
+#[test]
+fn transfers_survive_the_end_of_the_kv_node() {
+    transfers_survive_the_end_of("kv");
+}
+
+#[test]
+fn transfers_survive_the_end_of_their_sql_node() {
+    transfers_survive_the_end_of("sql");
+}
+
+#[test]
+fn transfers_survive_the_end_of_the_proxy() {
+    transfers_survive_the_end_of("proxy");
+}
+
+#[test]
+fn transfers_do_not_notice_the_end_of_control() {
+    transfers_survive_the_end_of("control");
+}

@@ -1,3 +1,0 @@
-//! Aggregates.
-use super::AggregateFunction;
-pub(super) static TABLES: &[&[AggregateFunction]] = &[];

@@ -1,3 +1,0 @@
-//! Set-returning functions.
-use super::SetFunction;
-pub(super) static TABLES: &[&[SetFunction]] = &[];

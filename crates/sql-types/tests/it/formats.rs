@@ -1,0 +1,66 @@
+//! Binary forms, and text forms in every style.
+
+use super::check;
+use bytes::BytesMut;
+use sql_types::context::{DateOrder, DateStyle, IntervalStyle};
+use sql_types::datetime::TimeZone;
+use sql_types::functions::EvalContext;
+use sql_types::{ColumnType, Type, binary, text};
+
+#[test]
+fn binary_forms_are_those_of_postgresql() {
+    let zone = TimeZone::find("Europe/Berlin").expect("a zone");
+    let mut context = EvalContext::plain();
+    context.text.time_zone = &zone;
+    check(include_str!("binary.txt"), |inputs, expected| {
+        let [ty, input] = inputs else { panic!("malformed line") };
+        let ty = match ty.strip_suffix("[]") {
+            Some(element) => Type::by_name(element).and_then(Type::array),
+            None => Type::by_name(ty),
+        };
+        let ty = ty.expect("a type");
+        let value = text::parse(ColumnType::plain(ty), input, &context)?;
+        let mut out = BytesMut::new();
+        binary::encode(&value, ty, &mut out)?;
+        let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+        // And back again.
+        let again = binary::decode(ty, &out)?;
+        assert_eq!(
+            text::to_string(&again, ty, &context),
+            text::to_string(&value, ty, &context),
+            "{expected:?}"
+        );
+        Ok(vec![hex])
+    });
+}
+
+#[test]
+fn styles_are_those_of_postgresql() {
+    let zone = TimeZone::find("Europe/Berlin").expect("a zone");
+    check(include_str!("styles.txt"), |inputs, _| {
+        let [date_style, interval_style, ty, input] = inputs else { panic!("malformed line") };
+        let mut context = EvalContext::plain();
+        context.text.time_zone = &zone;
+        let (style, order) = date_style.split_once(", ").expect("style and order");
+        context.text.date_style = match style {
+            "ISO" => DateStyle::Iso,
+            "SQL" => DateStyle::Sql,
+            "German" => DateStyle::German,
+            _ => DateStyle::Postgres,
+        };
+        context.text.date_order = match order {
+            "MDY" => DateOrder::Mdy,
+            "DMY" => DateOrder::Dmy,
+            _ => DateOrder::Ymd,
+        };
+        let ty = Type::by_name(ty).expect("a type");
+        let value = text::parse(ColumnType::plain(ty), input, &context)?;
+        context.text.interval_style = match *interval_style {
+            "postgres_verbose" => IntervalStyle::PostgresVerbose,
+            "sql_standard" => IntervalStyle::SqlStandard,
+            "iso_8601" => IntervalStyle::Iso8601,
+            _ => IntervalStyle::Postgres,
+        };
+        Ok(vec![text::to_string(&value, ty, &context)])
+    });
+}

@@ -1,0 +1,491 @@
+//! ALTER TABLE and, for names and owners, ALTER INDEX, VIEW and SEQUENCE.
+
+use super::constraint::{column_position, violation_query};
+use super::create_table::add_rowid;
+use super::drop_object;
+use super::naming::has_constraint;
+use super::statement::{AlterAction, Constraint, ConstraintKind, ObjectKind};
+use super::tokens::{Name, quote_ident};
+use super::DdlContext;
+use crate::catalog::Relation;
+use crate::catalog::descriptor::{IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
+use crate::session::locks::mode;
+use sql_types::{Datum, SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+
+/// ALTER TABLE
+pub(super) async fn alter(
+    cx: &mut DdlContext<'_>,
+    name: &Name,
+    if_exists: bool,
+    kind: ObjectKind,
+    actions: &[AlterAction],
+) -> SqlResult<()> {
+    let found = cx.find(name);
+    match (found, kind) {
+        (None, _) if if_exists => {
+            cx.notice(format!("relation \"{}\" does not exist, skipping", name.name));
+            Ok(())
+        }
+        (Some(Relation::Table(oid)), ObjectKind::Table) => {
+            let table = cx.table_by_oid(oid)?;
+            cx.check_owner("table", &table.name, table.owner)?;
+            cx.lock(oid, mode::ACCESS_EXCLUSIVE).await?;
+            for action in actions {
+                cx.alter_one(oid, action).await?;
+            }
+            Ok(())
+        }
+        (Some(relation), _) => {
+            for action in actions {
+                rename_other(cx, relation, action)?;
+            }
+            Ok(())
+        }
+        (None, _) => Err(cx.undefined("relation", name)),
+    }
+}
+
+fn wrong(what: &str) -> SqlError {
+    SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("this change is not possible for a {what}"))
+}
+
+/// Names, schemas and owners of views, sequences and indexes.
+fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterAction) -> SqlResult<()> {
+    match relation {
+        Relation::View(oid) => {
+            let Some(view) = cx.catalog.views.get(&oid).cloned() else { return Ok(()) };
+            cx.check_owner("view", &view.name, view.owner)?;
+            let mut view = (*view).clone();
+            match action {
+                AlterAction::Rename(to) => {
+                    cx.check_free(view.schema, to)?;
+                    view.name = to.clone();
+                }
+                AlterAction::Owner(owner) => view.owner = cx.role(owner)?.oid,
+                AlterAction::SetSchema(schema) => view.schema = target_schema(cx, schema, &view.name)?,
+                AlterAction::RenameColumn { name, to } => {
+                    if let Some(column) = view.columns.iter_mut().find(|column| column.0 == *name) {
+                        column.0 = to.clone();
+                    }
+                }
+                AlterAction::Nothing => {}
+                _ => return Err(wrong("view")),
+            }
+            cx.put_view(view)
+        }
+        Relation::Sequence(oid) => {
+            let Some(sequence) = cx.catalog.sequences.get(&oid).cloned() else { return Ok(()) };
+            cx.check_owner("sequence", &sequence.name, sequence.owner)?;
+            let mut sequence = (*sequence).clone();
+            match action {
+                AlterAction::Rename(to) => {
+                    cx.check_free(sequence.schema, to)?;
+                    sequence.name = to.clone();
+                }
+                AlterAction::Owner(owner) => sequence.owner = cx.role(owner)?.oid,
+                AlterAction::SetSchema(schema) => sequence.schema = target_schema(cx, schema, &sequence.name)?,
+                AlterAction::Nothing => {}
+                _ => return Err(wrong("sequence")),
+            }
+            let (schema, name) = (sequence.schema, sequence.name.clone());
+            cx.put_sequence(sequence)?;
+            cx.renamed_sequence(oid, schema, &name)
+        }
+        Relation::Index(oid, table, _) => {
+            let table = cx.table_by_oid(table)?;
+            cx.check_owner("index", &table.name, table.owner)?;
+            let mut changed = (*table).clone();
+            match action {
+                AlterAction::Rename(to) => {
+                    cx.check_free(table.schema, to)?;
+                    for index in changed.indexes.iter_mut().filter(|index| index.oid == oid) {
+                        index.name = to.clone();
+                    }
+                }
+                AlterAction::Nothing | AlterAction::Owner(_) => {}
+                _ => return Err(wrong("index")),
+            }
+            cx.put_table(changed).map(|_| ())
+        }
+        // ALTER VIEW and the like of a table: names and owners only.
+        Relation::Table(oid) => {
+            let table = cx.table_by_oid(oid)?;
+            cx.check_owner("table", &table.name, table.owner)?;
+            let mut changed = (*table).clone();
+            match action {
+                AlterAction::Rename(to) => {
+                    cx.check_free(table.schema, to)?;
+                    changed.name = to.clone();
+                }
+                AlterAction::Owner(owner) => changed.owner = cx.role(owner)?.oid,
+                _ => return Err(wrong("table")),
+            }
+            cx.put_table(changed).map(|_| ())
+        }
+    }
+}
+
+fn target_schema(cx: &DdlContext<'_>, schema: &str, name: &str) -> SqlResult<sql_types::Oid> {
+    let target = cx.schema_for(&Name { schema: Some(schema.to_string()), name: name.to_string(), position: None })?;
+    cx.check_free(target, name)?;
+    Ok(target)
+}
+
+impl DdlContext<'_> {
+    /// Rewrites the defaults that name a sequence by its old name.
+    pub(super) fn renamed_sequence(&mut self, oid: sql_types::Oid, schema: sql_types::Oid, name: &str) -> SqlResult<()> {
+        let default = self.sequence_default(schema, name);
+        let tables: Vec<Arc<TableDescriptor>> = self
+            .catalog
+            .tables
+            .values()
+            .filter(|table| table.columns.iter().any(|column| column.sequence == Some(oid)))
+            .cloned()
+            .collect();
+        for table in tables {
+            let mut changed = (*table).clone();
+            for column in changed.columns.iter_mut().filter(|column| column.sequence == Some(oid)) {
+                column.default = Some(default.clone());
+            }
+            self.put_table(changed)?;
+        }
+        Ok(())
+    }
+
+    /// A table's name as SQL text.
+    pub(super) fn qualified(&self, table: &TableDescriptor) -> String {
+        let schema = self.catalog.schema_name(table.database, table.schema).unwrap_or("public");
+        format!("{}.{}", quote_ident(schema), quote_ident(&table.name))
+    }
+
+    /// One further action on a table.
+    pub(super) async fn alter_again(&mut self, oid: sql_types::Oid, action: &AlterAction) -> SqlResult<()> {
+        self.alter_one(oid, action).await
+    }
+
+    async fn alter_one(&mut self, oid: sql_types::Oid, action: &AlterAction) -> SqlResult<()> {
+        let table = self.table_by_oid(oid)?;
+        let mut changed = (*table).clone();
+        match action {
+            AlterAction::Nothing | AlterAction::ValidateConstraint(_) => return Ok(()),
+            AlterAction::AddColumn { column, constraints, if_not_exists } => {
+                return self.add_column_to(&table, column, constraints, *if_not_exists).await;
+            }
+            AlterAction::DropColumn { name, if_exists, cascade } => {
+                return self.drop_column(&table, name, *if_exists, *cascade).await;
+            }
+            AlterAction::SetDefault(..)
+            | AlterAction::SetNotNull(..)
+            | AlterAction::SetType { .. }
+            | AlterAction::AddIdentity(..)
+            | AlterAction::SetIdentity(..)
+            | AlterAction::DropIdentity(..) => return self.alter_column(&table, action).await,
+            AlterAction::RenameColumn { name, to } => {
+                let at = column_position(&table, name)?;
+                if table.columns.iter().any(|column| column.name == *to) {
+                    let message = format!("column \"{to}\" of relation \"{}\" already exists", table.name);
+                    return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+                }
+                self.refuse_views(&table, "rename a column of")?;
+                changed.columns[at].name = to.clone();
+                for check in &mut changed.checks {
+                    check.expr = rename_word(&check.expr, name, to);
+                }
+            }
+            AlterAction::RenameConstraint { name, to } => {
+                if has_constraint(&table, to) {
+                    let message = format!("constraint \"{to}\" for relation \"{}\" already exists", table.name);
+                    return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
+                }
+                let indexes = changed.indexes.iter_mut().filter(|index| index.constraint).map(|index| &mut index.name);
+                let checks = changed.checks.iter_mut().map(|check| &mut check.name);
+                let keys = changed.foreign_keys.iter_mut().map(|key| &mut key.name);
+                let Some(found) = indexes.chain(checks).chain(keys).find(|known| *known == name) else {
+                    return Err(no_constraint(&table, name));
+                };
+                *found = to.clone();
+            }
+            AlterAction::Rename(to) => {
+                self.check_free(table.schema, to)?;
+                self.refuse_views(&table, "rename")?;
+                changed.name = to.clone();
+            }
+            AlterAction::SetSchema(schema) => {
+                self.refuse_views(&table, "move")?;
+                changed.schema = target_schema(self, schema, &table.name)?;
+                for column in &table.columns {
+                    let sequence = column.sequence.and_then(|oid| self.catalog.sequences.get(&oid)).cloned();
+                    if let Some(sequence) = sequence {
+                        let mut moved = (*sequence).clone();
+                        moved.schema = changed.schema;
+                        self.put_sequence(moved)?;
+                    }
+                }
+                for column in &mut changed.columns {
+                    let sequence = column.sequence.and_then(|oid| self.catalog.sequences.get(&oid)).cloned();
+                    if let Some(sequence) = sequence {
+                        column.default = Some(self.sequence_default(sequence.schema, &sequence.name));
+                    }
+                }
+            }
+            AlterAction::Owner(owner) => {
+                let owner = self.role(owner)?.oid;
+                changed.owner = owner;
+                for column in &table.columns {
+                    let sequence = column.sequence.and_then(|oid| self.catalog.sequences.get(&oid)).cloned();
+                    if let Some(sequence) = sequence {
+                        let mut owned = (*sequence).clone();
+                        owned.owner = owner;
+                        self.put_sequence(owned)?;
+                    }
+                }
+            }
+            AlterAction::AddConstraint(constraint) => return self.add_constraint(&table, constraint).await,
+            AlterAction::DropConstraint { name, if_exists, cascade } => {
+                return self.drop_constraint(&table, name, *if_exists, *cascade).await;
+            }
+            AlterAction::Unsupported(what) => return Err(SqlError::unsupported(what)),
+        }
+        self.put_table(changed)?;
+        Ok(())
+    }
+
+    /// Views keep the text of their query, which names what would change.
+    pub(super) fn refuse_views(&self, table: &TableDescriptor, what: &str) -> SqlResult<()> {
+        let view = self.catalog.views.values().find(|view| view.depends_on.contains(&table.oid));
+        match view {
+            None => Ok(()),
+            Some(view) => Err(SqlError::unsupported(format!("to {what} table \"{}\" while view \"{}\" reads it", table.name, view.name))
+                .with_hint("Drop the view, make the change, and create the view again.")),
+        }
+    }
+
+    async fn add_constraint(&mut self, table: &Arc<TableDescriptor>, constraint: &Constraint) -> SqlResult<()> {
+        let mut changed = (**table).clone();
+        let name = constraint.name.as_deref();
+        match &constraint.kind {
+            ConstraintKind::Primary(columns) => {
+                let index = self.constraint_index(table, name, columns, true).await?;
+                self.set_primary_key(table, index).await
+            }
+            ConstraintKind::Unique(columns) => {
+                let index = self.constraint_index(table, name, columns, false).await?;
+                let id = index.id;
+                changed.indexes.push(index);
+                self.backfill(&changed, id).await?;
+                self.put_table(changed).map(|_| ())
+            }
+            ConstraintKind::UsingIndex(index, primary) => {
+                let Some(found) = changed.indexes.iter_mut().find(|known| known.name == *index && !known.constraint) else {
+                    let message = format!("index \"{index}\" does not exist");
+                    return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+                };
+                if !found.unique {
+                    let message = format!("\"{index}\" is not a unique index");
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                }
+                if *primary {
+                    let mut index = found.clone();
+                    let old = (u64::from(index.id), index.oid);
+                    index.id = PRIMARY_INDEX;
+                    index.constraint = true;
+                    if let Some(name) = name {
+                        index.name = name.to_string();
+                    }
+                    changed.indexes.retain(|known| known.oid != old.1);
+                    let reduced = self.put_table(changed)?;
+                    return self.set_primary_key(&reduced, index).await;
+                }
+                found.constraint = true;
+                if let Some(name) = name {
+                    found.name = name.to_string();
+                }
+                self.put_table(changed).map(|_| ())
+            }
+            ConstraintKind::Check(_) | ConstraintKind::Foreign(..) => {
+                self.add_plain(&mut changed, constraint).await?;
+                if !constraint.not_valid {
+                    self.validate(table, &changed).await?;
+                }
+                self.put_table(changed).map(|_| ())
+            }
+        }
+    }
+
+    /// Checks that the rows of a table keep the constraints that `changed` has and `table` has not.
+    async fn validate(&mut self, table: &Arc<TableDescriptor>, changed: &TableDescriptor) -> SqlResult<()> {
+        let name = self.qualified(table);
+        for check in changed.checks.iter().skip(table.checks.len()) {
+            if self.finds_row(&violation_query(&format!("NOT ({})", check.expr), &name)).await? {
+                let message = format!("check constraint \"{}\" of relation \"{}\" is violated by some row", check.name, table.name);
+                return Err(SqlError::new(SqlState::CHECK_VIOLATION, message));
+            }
+        }
+        for key in changed.foreign_keys.iter().skip(table.foreign_keys.len()) {
+            let referenced = self.table_by_oid(key.referenced_table)?;
+            let column = |table: &TableDescriptor, id: &u32| {
+                table.column(*id).map(|column| quote_ident(&column.name)).unwrap_or_default()
+            };
+            let pairs = key.columns.iter().zip(&key.referenced_columns);
+            let equal: Vec<String> = pairs
+                .map(|(from, to)| format!("pk_.{} = fk_.{}", column(&referenced, to), column(table, from)))
+                .collect();
+            let present: Vec<String> =
+                key.columns.iter().map(|id| format!("fk_.{} IS NOT NULL", column(table, id))).collect();
+            let query = format!(
+                "SELECT 1 FROM {name} AS fk_ WHERE {} AND NOT EXISTS (SELECT 1 FROM {} AS pk_ WHERE {}) LIMIT 1",
+                present.join(" AND "),
+                self.qualified(&referenced),
+                equal.join(" AND ")
+            );
+            if self.finds_row(&query).await? {
+                let message = format!(
+                    "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+                    table.name, key.name
+                );
+                let detail = format!("A key is not present in table \"{}\".", referenced.name);
+                return Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).with_detail(detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a table anew with another primary key.
+    async fn set_primary_key(&mut self, table: &Arc<TableDescriptor>, index: IndexDescriptor) -> SqlResult<()> {
+        let hidden = table.columns.iter().position(|column| column.hidden);
+        let Some(hidden) = hidden else {
+            let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
+            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        };
+        let mut changed = (**table).clone();
+        changed.storage = u64::from(self.new_oid().await?);
+        changed.columns.remove(hidden);
+        let mut required = Vec::new();
+        for (id, _) in &index.columns {
+            if let Some(at) = changed.position(*id) {
+                changed.columns[at].nullable = false;
+                required.push((at, changed.columns[at].name.clone()));
+            }
+        }
+        changed.indexes.retain(|known| known.id != PRIMARY_INDEX);
+        changed.indexes.insert(0, index);
+        forget_added_values(&mut changed);
+        let name = table.name.clone();
+        self.rewrite(table, &changed, &mut |mut row| {
+            row.remove(hidden);
+            match required.iter().find(|(at, _)| row[*at].is_null()) {
+                Some((_, column)) => Err(contains_nulls(&name, column)),
+                None => Ok(row),
+            }
+        })
+        .await?;
+        self.put_table(changed).map(|_| ())
+    }
+
+    /// Writes a table anew with a hidden key.
+    pub(super) async fn drop_primary_key(&mut self, table: &Arc<TableDescriptor>) -> SqlResult<()> {
+        let mut changed = (**table).clone();
+        changed.storage = u64::from(self.new_oid().await?);
+        changed.indexes.retain(|known| known.id != PRIMARY_INDEX);
+        add_rowid(&mut changed);
+        forget_added_values(&mut changed);
+        self.rewrite(table, &changed, &mut |mut row| {
+            row.push(Datum::Int8(crate::table::unique_rowid(crate::session::view::now_micros())));
+            Ok(row)
+        })
+        .await?;
+        self.put_table(changed).map(|_| ())
+    }
+
+    async fn drop_constraint(
+        &mut self,
+        table: &Arc<TableDescriptor>,
+        name: &str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> SqlResult<()> {
+        let mut changed = (**table).clone();
+        if let Some(index) = table.indexes.iter().find(|index| index.constraint && index.name == name) {
+            drop_object::release_index(self, table, index, cascade)?;
+            // The table itself may have referred to the key.
+            let table = self.table_by_oid(table.oid)?;
+            if index.id == PRIMARY_INDEX {
+                return self.drop_primary_key(&table).await;
+            }
+            let mut changed = (*table).clone();
+            changed.indexes.retain(|known| known.oid != index.oid);
+            self.garbage(table.storage, u64::from(index.id))?;
+            return self.put_table(changed).map(|_| ());
+        }
+        let before = changed.checks.len() + changed.foreign_keys.len();
+        changed.checks.retain(|check| check.name != name);
+        changed.foreign_keys.retain(|key| key.name != name);
+        if changed.checks.len() + changed.foreign_keys.len() == before {
+            if if_exists {
+                let message = format!("constraint \"{name}\" of relation \"{}\" does not exist, skipping", table.name);
+                self.notice(message);
+                return Ok(());
+            }
+            return Err(no_constraint(table, name));
+        }
+        self.put_table(changed).map(|_| ())
+    }
+}
+
+/// After a rewrite every row has all columns.
+pub(super) fn forget_added_values(table: &mut TableDescriptor) {
+    for column in &mut table.columns {
+        column.added_value = None;
+    }
+}
+
+/// `23502` for existing rows.
+pub(super) fn contains_nulls(table: &str, column: &str) -> SqlError {
+    let message = format!("column \"{column}\" of relation \"{table}\" contains null values");
+    let mut error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message);
+    error.extra_mut().table = Some(table.to_string());
+    error.extra_mut().column = Some(column.to_string());
+    error
+}
+
+fn no_constraint(table: &TableDescriptor, name: &str) -> SqlError {
+    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+    SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+}
+
+/// Replaces a column's name in the text of an expression, leaving strings alone.
+fn rename_word(text: &str, from: &str, to: &str) -> String {
+    let to = quote_ident(to);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let len = if first == '\'' {
+            rest[1..].find('\'').map_or(rest.len(), |end| end + 2)
+        } else if first == '"' {
+            rest[1..].find('"').map_or(rest.len(), |end| end + 2)
+        } else if first.is_alphabetic() || first == '_' {
+            rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
+        let (word, after) = rest.split_at(len);
+        let bare = word.trim_matches('"');
+        let same = if word.starts_with('"') { bare == from } else { word.eq_ignore_ascii_case(from) };
+        let is_name = !word.starts_with('\'') && same && !after.trim_start().starts_with('(');
+        out.push_str(if is_name { &to } else { word });
+        rest = after;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renaming_a_column_spares_strings_and_functions() {
+        let renamed = rename_word("a > 0 AND \"a\" <> 'a' AND a(1) AND ab = A", "a", "select");
+        assert_eq!(renamed, "\"select\" > 0 AND \"select\" <> 'a' AND a(1) AND ab = \"select\"");
+    }
+}

@@ -1,0 +1,319 @@
+//! DROP, and what depends on what.
+
+use super::index;
+use super::statement::ObjectKind;
+use super::tokens::Name;
+use super::DdlContext;
+use crate::catalog::Relation;
+use crate::catalog::descriptor::{IndexDescriptor, TableDescriptor};
+use crate::catalog::oids;
+use crate::session::locks::mode;
+use sql_types::{Oid, SqlError, SqlResult, SqlState};
+
+/// DROP
+pub(super) async fn drop_all(
+    cx: &mut DdlContext<'_>,
+    kind: ObjectKind,
+    names: &[Name],
+    if_exists: bool,
+    cascade: bool,
+) -> SqlResult<()> {
+    // Objects that are dropped together may depend on each other.
+    let together: Vec<Oid> = names.iter().filter_map(|name| cx.find(name)).map(Relation::oid).collect();
+    for name in names {
+        drop_one(cx, kind, name, if_exists, cascade, &together).await?;
+    }
+    Ok(())
+}
+
+fn missing(cx: &DdlContext<'_>, kind: ObjectKind, name: &Name, if_exists: bool) -> SqlResult<()> {
+    if if_exists {
+        cx.notice(format!("{} \"{}\" does not exist, skipping", kind.word(), name.name));
+        return Ok(());
+    }
+    Err(match kind {
+        ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence | ObjectKind::Index => {
+            cx.undefined(kind.word(), name)
+        }
+        ObjectKind::Schema => {
+            SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{}\" does not exist", name.name))
+        }
+        ObjectKind::Database => {
+            SqlError::new(SqlState::INVALID_CATALOG, format!("database \"{}\" does not exist", name.name))
+        }
+        other => {
+            let message = format!("{} \"{}\" does not exist", other.word(), name.name);
+            SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+        }
+    })
+}
+
+async fn drop_one(
+    cx: &mut DdlContext<'_>,
+    kind: ObjectKind,
+    name: &Name,
+    if_exists: bool,
+    cascade: bool,
+    together: &[Oid],
+) -> SqlResult<()> {
+    match kind {
+        ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence | ObjectKind::Index => {
+            let Some(found) = cx.find(name) else {
+                if crate::system::reference(name.schema.as_deref().unwrap_or("pg_catalog"), &name.name).is_some() {
+                    let message = format!("permission denied: \"{}\" is a system catalog", name.name);
+                    return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+                }
+                return missing(cx, kind, name, if_exists);
+            };
+            if found.kind() != kind.word() {
+                let article = if kind == ObjectKind::Index { "an" } else { "a" };
+                let message = format!("\"{}\" is not {article} {}", name.name, kind.word());
+                let hint = format!("Use DROP {} to remove a {}.", found.kind().to_uppercase(), found.kind());
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_hint(hint));
+            }
+            drop_relation(cx, found, cascade, together).await
+        }
+        ObjectKind::Schema => drop_schema(cx, name, if_exists, cascade).await,
+        ObjectKind::Database => drop_database(cx, name, if_exists),
+        ObjectKind::Role => super::role::drop(cx, name, if_exists),
+        ObjectKind::Extension if name.name == "plpgsql" => {
+            Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, "cannot drop extension plpgsql because it is required by the database system"))
+        }
+        other => missing(cx, other, name, if_exists),
+    }
+}
+
+/// Drops a relation with what belongs to it.
+pub(super) async fn drop_relation(
+    cx: &mut DdlContext<'_>,
+    relation: Relation,
+    cascade: bool,
+    together: &[Oid],
+) -> SqlResult<()> {
+    match relation {
+        Relation::Table(oid) => drop_table(cx, oid, cascade, together).await,
+        Relation::View(oid) => {
+            let Some(view) = cx.catalog.views.get(&oid).cloned() else { return Ok(()) };
+            cx.check_owner("view", &view.name, view.owner)?;
+            release_readers(cx, oid, cascade, &format!("view {}", view.name), together)?;
+            cx.remove_view(oid)
+        }
+        Relation::Sequence(oid) => {
+            let Some(sequence) = cx.catalog.sequences.get(&oid).cloned() else { return Ok(()) };
+            cx.check_owner("sequence", &sequence.name, sequence.owner)?;
+            release_sequence(cx, oid, &sequence.name, cascade)?;
+            cx.remove_sequence(oid)
+        }
+        Relation::Index(_, table, _) => {
+            let table = cx.table_by_oid(table)?;
+            cx.check_owner("index", &table.name, table.owner)?;
+            if let Relation::Index(oid, ..) = relation
+                && let Some(index) = table.indexes.iter().find(|index| index.oid == oid && index.unique && !index.constraint)
+            {
+                release_index(cx, &table, index, cascade)?;
+            }
+            index::drop(cx, relation).await
+        }
+    }
+}
+
+async fn drop_table(cx: &mut DdlContext<'_>, oid: Oid, cascade: bool, together: &[Oid]) -> SqlResult<()> {
+    let Some(table) = cx.catalog.table(oid).cloned() else { return Ok(()) };
+    cx.check_owner("table", &table.name, table.owner)?;
+    cx.lock(oid, mode::ACCESS_EXCLUSIVE).await?;
+    let referring: Vec<_> =
+        cx.catalog.referencing(oid).into_iter().filter(|(other, _)| other.oid != oid).collect();
+    for (other, position) in referring {
+        let Some(key) = other.foreign_keys.get(position).cloned() else { continue };
+        if !cascade && !together.contains(&other.oid) {
+            let detail = format!("constraint {} on table {} depends on table {}", key.name, other.name, table.name);
+            return Err(dependents(&format!("table {}", table.name), detail));
+        }
+        if cascade && !together.contains(&other.oid) {
+            cx.notice(format!("drop cascades to constraint {} on table {}", key.name, other.name));
+        }
+        cx.lock(other.oid, mode::ACCESS_EXCLUSIVE).await?;
+        let other = cx.table_by_oid(other.oid)?;
+        let mut changed = (*other).clone();
+        changed.foreign_keys.retain(|known| known.oid != key.oid);
+        cx.put_table(changed)?;
+    }
+    release_readers(cx, oid, cascade, &format!("table {}", table.name), together)?;
+    cx.garbage(table.storage, 0)?;
+    for sequence in table.columns.iter().filter_map(|column| column.sequence) {
+        if cx.catalog.sequences.contains_key(&sequence) {
+            cx.remove_sequence(sequence)?;
+        }
+    }
+    let owned: Vec<Oid> = cx
+        .catalog
+        .sequences
+        .values()
+        .filter(|sequence| sequence.owned_by.is_some_and(|(owner, _)| owner == oid))
+        .map(|sequence| sequence.oid)
+        .collect();
+    for sequence in owned {
+        cx.remove_sequence(sequence)?;
+    }
+    cx.remove_table(oid)
+}
+
+fn dependents(what: &str, detail: String) -> SqlError {
+    let message = format!("cannot drop {what} because other objects depend on it");
+    SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
+        .with_detail(detail)
+        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+/// Drops the views that read a table (`cascade`), or refuses.
+pub(super) fn release_views(cx: &mut DdlContext<'_>, table: &TableDescriptor, cascade: bool, what: &str) -> SqlResult<()> {
+    release_readers(cx, table.oid, cascade, what, &[])
+}
+
+fn release_readers(cx: &mut DdlContext<'_>, oid: Oid, cascade: bool, what: &str, together: &[Oid]) -> SqlResult<()> {
+    let readers: Vec<_> =
+        cx.catalog.views.values().filter(|view| view.oid != oid && view.depends_on.contains(&oid)).cloned().collect();
+    for view in readers {
+        if !cascade && !together.contains(&view.oid) {
+            return Err(dependents(what, format!("view {} depends on {what}", view.name)));
+        }
+        if !cx.catalog.views.contains_key(&view.oid) {
+            continue;
+        }
+        if !together.contains(&view.oid) {
+            cx.notice(format!("drop cascades to view {}", view.name));
+        }
+        release_readers(cx, view.oid, true, &format!("view {}", view.name), together)?;
+        cx.remove_view(view.oid)?;
+    }
+    Ok(())
+}
+
+/// Drops the foreign keys that need a unique index (`cascade`), or refuses.
+pub(super) fn release_index(
+    cx: &mut DdlContext<'_>,
+    table: &TableDescriptor,
+    index: &IndexDescriptor,
+    cascade: bool,
+) -> SqlResult<()> {
+    let columns: Vec<_> = index.columns.iter().map(|(id, _)| *id).collect();
+    let same = |ids: &[u32]| ids.len() == columns.len() && ids.iter().all(|id| columns.contains(id));
+    let other_serves = table.indexes.iter().any(|other| {
+        let ids: Vec<_> = other.columns.iter().map(|(id, _)| *id).collect();
+        other.unique && other.oid != index.oid && same(&ids)
+    });
+    if other_serves || !index.unique {
+        return Ok(());
+    }
+    for (referring, position) in cx.catalog.referencing(table.oid) {
+        let Some(key) = referring.foreign_keys.get(position).cloned() else { continue };
+        if !same(&key.referenced_columns) {
+            continue;
+        }
+        let what = format!("constraint {} on table {}", index.name, table.name);
+        if !cascade {
+            let detail = format!("constraint {} on table {} depends on index {}", key.name, referring.name, index.name);
+            return Err(dependents(&what, detail));
+        }
+        cx.notice(format!("drop cascades to constraint {} on table {}", key.name, referring.name));
+        let referring = cx.table_by_oid(referring.oid)?;
+        let mut changed = (*referring).clone();
+        changed.foreign_keys.retain(|known| known.oid != key.oid);
+        cx.put_table(changed)?;
+    }
+    Ok(())
+}
+
+/// Takes the defaults that draw from a sequence away (`cascade`), or refuses.
+fn release_sequence(cx: &mut DdlContext<'_>, oid: Oid, name: &str, cascade: bool) -> SqlResult<()> {
+    let quoted = format!("{name}'::regclass");
+    let uses = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains("nextval(") && text.contains(&quoted));
+    let tables: Vec<_> = cx
+        .catalog
+        .tables
+        .values()
+        .filter(|table| table.columns.iter().any(|column| column.sequence == Some(oid) || uses(&column.default)))
+        .cloned()
+        .collect();
+    for table in tables {
+        if !cascade {
+            let column = table.columns.iter().find(|column| column.sequence == Some(oid) || uses(&column.default));
+            let column = column.map_or("", |column| column.name.as_str());
+            let detail =
+                format!("default value for column {column} of table {} depends on sequence {name}", table.name);
+            return Err(dependents(&format!("sequence {name}"), detail));
+        }
+        let mut changed = (*table).clone();
+        for column in &mut changed.columns {
+            if column.sequence == Some(oid) || uses(&column.default) {
+                cx.notice(format!("drop cascades to default value for column {} of table {}", column.name, table.name));
+                (column.default, column.sequence, column.identity) = (None, None, None);
+            }
+        }
+        cx.put_table(changed)?;
+    }
+    Ok(())
+}
+
+async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, cascade: bool) -> SqlResult<()> {
+    let Some(schema) = cx.catalog.schema(cx.database(), &name.name).cloned() else {
+        return missing(cx, ObjectKind::Schema, name, if_exists);
+    };
+    if schema.oid == oids::PG_CATALOG || schema.oid == oids::INFORMATION_SCHEMA {
+        let message = format!("cannot drop schema {} because it is required by the database system", schema.name);
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
+    }
+    cx.check_owner("schema", &schema.name, schema.owner)?;
+    let mut inside: Vec<Relation> = cx.catalog.relations(schema.database, schema.oid).map(|(_, found)| found).collect();
+    inside.retain(|relation| !matches!(relation, Relation::Index(..)));
+    if !inside.is_empty() && !cascade {
+        let first = cx.catalog.relations(schema.database, schema.oid).next().map(|(name, found)| (name.to_string(), found.kind()));
+        let (object, kind) = first.unwrap_or_default();
+        let detail = format!("{kind} {object} depends on schema {}", schema.name);
+        return Err(dependents(&format!("schema {}", schema.name), detail));
+    }
+    let together: Vec<Oid> = inside.iter().map(|relation| relation.oid()).collect();
+    for relation in inside {
+        drop_relation(cx, relation, true, &together).await?;
+    }
+    cx.drop_schema(&schema)
+}
+
+fn drop_database(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> SqlResult<()> {
+    if cx.open.explicit {
+        let message = "DROP DATABASE cannot run inside a transaction block";
+        return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+    }
+    let Some(database) = cx.catalog.database(&name.name).cloned() else {
+        return missing(cx, ObjectKind::Database, name, if_exists);
+    };
+    cx.check_owner("database", &database.name, database.owner)?;
+    if database.oid == cx.database() {
+        return Err(SqlError::new(SqlState::OBJECT_IN_USE, "cannot drop the currently open database"));
+    }
+    let users = cx.engine().sessions.count_database(database.oid);
+    if users > 0 {
+        let message = format!("database \"{}\" is being accessed by other users", database.name);
+        let detail = format!("There are {users} other sessions using the database.");
+        return Err(SqlError::new(SqlState::OBJECT_IN_USE, message).with_detail(detail));
+    }
+    let tables: Vec<_> = cx.catalog.tables.values().filter(|table| table.database == database.oid).cloned().collect();
+    for table in tables {
+        cx.garbage(table.storage, 0)?;
+        cx.remove_table(table.oid)?;
+    }
+    let sequences: Vec<Oid> =
+        cx.catalog.sequences.values().filter(|s| s.database == database.oid).map(|s| s.oid).collect();
+    for oid in sequences {
+        cx.remove_sequence(oid)?;
+    }
+    let views: Vec<Oid> = cx.catalog.views.values().filter(|v| v.database == database.oid).map(|v| v.oid).collect();
+    for oid in views {
+        cx.remove_view(oid)?;
+    }
+    let schemas: Vec<_> = cx.catalog.schemas.values().filter(|s| s.database == database.oid).cloned().collect();
+    for schema in schemas.iter().filter(|schema| schema.oid >= crate::catalog::descriptor::FIRST_USER_OID) {
+        cx.drop_schema(schema)?;
+    }
+    cx.drop_database(&database)
+}

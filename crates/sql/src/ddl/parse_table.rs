@@ -1,0 +1,604 @@
+//! CREATE TABLE, CREATE INDEX, ALTER TABLE.
+
+use super::parse::sequence_options;
+use super::statement::{
+    AlterAction, ColumnDef, Constraint, ConstraintKind, CreateIndex, CreateTable, Ddl, ForeignKey, Like, ObjectKind,
+    SequenceOptions,
+};
+use super::tokens::Cursor;
+use crate::parse;
+use sql_types::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::DataType;
+use sqlparser::tokenizer::Token;
+use std::sync::Arc;
+
+/// After `CREATE TABLE`.
+pub(super) fn create_table(c: &mut Cursor) -> SqlResult<Ddl> {
+    let if_not_exists = c.take("if not exists");
+    let name = c.name()?;
+    if c.at_words("partition of") {
+        return Ok(Ddl::Unsupported("PARTITION OF".into()));
+    }
+    if c.at_words("of") {
+        return Ok(Ddl::Unsupported("CREATE TABLE OF a type".into()));
+    }
+    // `(a, b) AS query` names columns; anything with types is a definition.
+    if let Some(ddl) = create_as(c, &name, if_not_exists)? {
+        return Ok(ddl);
+    }
+    let mut table = CreateTable { name: Some(name), if_not_exists, ..CreateTable::default() };
+    c.expect_token(&Token::LParen)?;
+    if !c.take_token(&Token::RParen) {
+        loop {
+            element(c, &mut table)?;
+            if !c.take_token(&Token::Comma) {
+                break;
+            }
+        }
+        c.expect_token(&Token::RParen)?;
+    }
+    if c.at_words("inherits") {
+        return Ok(Ddl::Unsupported("table inheritance".into()));
+    }
+    if c.at_words("partition") {
+        return Ok(Ddl::Unsupported("PARTITION BY".into()));
+    }
+    storage_options(c)?;
+    Ok(Ddl::CreateTable(table))
+}
+
+/// `USING heap`, `WITH (…)`, `ON COMMIT …`, `TABLESPACE …`.
+fn storage_options(c: &mut Cursor) -> SqlResult<()> {
+    loop {
+        if c.take("using") || c.take("tablespace") {
+            c.ident()?;
+        } else if c.at_words("with data") || c.at_words("with no") {
+            return Ok(());
+        } else if c.take("with") {
+            c.parenthesized()?;
+        } else if c.take("without oids") || c.take("on commit preserve rows") {
+        } else {
+            return Ok(());
+        }
+    }
+}
+
+fn create_as(c: &mut Cursor, name: &super::tokens::Name, if_not_exists: bool) -> SqlResult<Option<Ddl>> {
+    let start = c.position();
+    let mut columns = Vec::new();
+    if c.peek() == Some(&Token::LParen) {
+        match c.ident_list() {
+            Ok(list) => columns = list,
+            Err(_) => {
+                c.rewind(start);
+                return Ok(None);
+            }
+        }
+    }
+    storage_options(c)?;
+    if !c.take("as") {
+        c.rewind(start);
+        return Ok(None);
+    }
+    let mut text = c.rest();
+    let mut with_data = true;
+    let lower = text.to_ascii_lowercase();
+    for (ending, data) in [("with no data", false), ("with data", true)] {
+        if lower.trim_end().ends_with(ending) {
+            text.truncate(lower.trim_end().len() - ending.len());
+            with_data = data;
+            break;
+        }
+    }
+    let query = Arc::new(parse::parse_one(&text)?);
+    let name = name.clone();
+    Ok(Some(Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data, into: false }))
+}
+
+fn element(c: &mut Cursor, table: &mut CreateTable) -> SqlResult<()> {
+    if c.take("like") {
+        table.likes.push((table.columns.len(), like(c)?));
+        return Ok(());
+    }
+    if let Some(constraint) = table_constraint(c)? {
+        table.constraints.push(constraint);
+        return Ok(());
+    }
+    let (column, constraints) = column(c)?;
+    table.columns.push(column);
+    table.constraints.extend(constraints);
+    Ok(())
+}
+
+fn like(c: &mut Cursor) -> SqlResult<Like> {
+    let table = c.name()?;
+    let mut like = Like { table, defaults: false, constraints: false, indexes: false, identity: false, comments: false };
+    loop {
+        let on = if c.take("including") {
+            true
+        } else if c.take("excluding") {
+            false
+        } else {
+            return Ok(like);
+        };
+        match c.ident()?.as_str() {
+            "all" => {
+                (like.defaults, like.constraints, like.indexes) = (on, on, on);
+                (like.identity, like.comments) = (on, on);
+            }
+            "defaults" => like.defaults = on,
+            "constraints" => like.constraints = on,
+            "indexes" => like.indexes = on,
+            "identity" => like.identity = on,
+            "comments" => like.comments = on,
+            _ => {}
+        }
+    }
+}
+
+fn serial(ty: &DataType) -> Option<u8> {
+    let DataType::Custom(name, _) = ty else { return None };
+    match name.to_string().to_ascii_lowercase().as_str() {
+        "smallserial" | "serial2" => Some(2),
+        "serial" | "serial4" => Some(4),
+        "bigserial" | "serial8" => Some(8),
+        _ => None,
+    }
+}
+
+/// A column with its constraints.
+pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> {
+    let name = c.ident()?;
+    let ty = c.data_type()?;
+    let mut column = ColumnDef { name, serial: serial(&ty), ty, nullable: None, default: None, identity: None };
+    let mut constraints = Vec::new();
+    loop {
+        if c.take("collate") {
+            c.name()?;
+            continue;
+        }
+        if c.take_one(&["storage", "compression"]).is_some() {
+            c.ident()?;
+            continue;
+        }
+        let name = if c.take("constraint") { Some(c.ident()?) } else { None };
+        let key = || vec![(column.name.clone(), false)];
+        let kind = if c.take("not null") {
+            column.nullable = Some(false);
+            None
+        } else if c.take("null") {
+            if column.nullable == Some(false) {
+                let message = format!("conflicting NULL/NOT NULL declarations for column \"{}\"", column.name);
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+            column.nullable = Some(true);
+            None
+        } else if c.take("default") {
+            column.default = Some(c.expr()?);
+            None
+        } else if c.take("primary key") {
+            index_parameters(c)?;
+            Some(ConstraintKind::Primary(key()))
+        } else if c.take("unique") {
+            no_nulls_distinct(c)?;
+            index_parameters(c)?;
+            Some(ConstraintKind::Unique(key()))
+        } else if c.take("check") {
+            let expr = c.parenthesized()?;
+            c.take("no inherit");
+            Some(ConstraintKind::Check(expr))
+        } else if c.take("references") {
+            Some(ConstraintKind::Foreign(vec![column.name.clone()], references(c)?))
+        } else if c.take("generated") {
+            generated(c, &mut column)?;
+            None
+        } else if name.is_some() {
+            return Err(c.syntax_error());
+        } else {
+            return Ok((column, constraints));
+        };
+        if let Some(kind) = kind {
+            constraints.push(Constraint { name, kind, not_valid: false });
+        }
+        deferrable(c)?;
+    }
+}
+
+fn generated(c: &mut Cursor, column: &mut ColumnDef) -> SqlResult<()> {
+    let always = c.take("always");
+    if !always {
+        c.expect("by default")?;
+    }
+    c.expect("as")?;
+    if !c.take("identity") {
+        return Err(SqlError::unsupported("a generated column"));
+    }
+    column.identity = Some((if always { 'a' } else { 'd' }, identity_options(c)?));
+    Ok(())
+}
+
+fn identity_options(c: &mut Cursor) -> SqlResult<SequenceOptions> {
+    if !c.take_token(&Token::LParen) {
+        return Ok(SequenceOptions::default());
+    }
+    let options = sequence_options(c)?;
+    c.expect_token(&Token::RParen)?;
+    Ok(options)
+}
+
+fn no_nulls_distinct(c: &mut Cursor) -> SqlResult<()> {
+    if c.take("nulls not distinct") {
+        return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
+    }
+    c.take("nulls distinct");
+    Ok(())
+}
+
+fn index_parameters(c: &mut Cursor) -> SqlResult<()> {
+    if c.take("include") {
+        return Err(SqlError::unsupported("INCLUDE of an index"));
+    }
+    if c.take("with") {
+        c.parenthesized()?;
+    }
+    if c.take("using index tablespace") {
+        c.ident()?;
+    }
+    Ok(())
+}
+
+/// DEFERRABLE is refused, its absence accepted.
+fn deferrable(c: &mut Cursor) -> SqlResult<()> {
+    loop {
+        if c.take("not deferrable") || c.take("initially immediate") {
+        } else if c.take("deferrable") || c.take("initially deferred") {
+            return Err(SqlError::unsupported("a deferrable constraint"));
+        } else {
+            return Ok(());
+        }
+    }
+}
+
+fn references(c: &mut Cursor) -> SqlResult<ForeignKey> {
+    let table = c.name()?;
+    let columns = if c.peek() == Some(&Token::LParen) { c.ident_list()? } else { Vec::new() };
+    let mut key = ForeignKey { table, columns, on_delete: 'a', on_update: 'a' };
+    loop {
+        if c.take("match full") || c.take("match partial") {
+            return Err(SqlError::unsupported("MATCH FULL and MATCH PARTIAL"));
+        } else if c.take("match simple") {
+        } else if c.take("on delete") {
+            key.on_delete = action(c)?;
+        } else if c.take("on update") {
+            key.on_update = action(c)?;
+        } else {
+            return Ok(key);
+        }
+    }
+}
+
+fn action(c: &mut Cursor) -> SqlResult<char> {
+    for (words, letter) in
+        [("no action", 'a'), ("restrict", 'r'), ("cascade", 'c'), ("set null", 'n'), ("set default", 'd')]
+    {
+        if c.take(words) {
+            if c.peek() == Some(&Token::LParen) {
+                return Err(SqlError::unsupported("a column list in ON DELETE SET"));
+            }
+            return Ok(letter);
+        }
+    }
+    Err(c.syntax_error())
+}
+
+/// `(a, b DESC)` without expressions.
+fn key_columns(c: &mut Cursor) -> SqlResult<Vec<(String, bool)>> {
+    Ok(c.ident_list()?.into_iter().map(|name| (name, false)).collect())
+}
+
+/// A constraint of the table, if one starts here.
+fn table_constraint(c: &mut Cursor) -> SqlResult<Option<Constraint>> {
+    let start = c.position();
+    let name = if c.take("constraint") { Some(c.ident()?) } else { None };
+    let kind = if c.take("primary key") {
+        if c.take("using index") {
+            ConstraintKind::UsingIndex(c.ident()?, true)
+        } else {
+            ConstraintKind::Primary(key_columns(c)?)
+        }
+    } else if c.at_words("unique") && name.is_none() && !unique_follows(c) {
+        c.rewind(start);
+        return Ok(None);
+    } else if c.take("unique") {
+        no_nulls_distinct(c)?;
+        if c.take("using index") {
+            ConstraintKind::UsingIndex(c.ident()?, false)
+        } else {
+            ConstraintKind::Unique(key_columns(c)?)
+        }
+    } else if c.take("check") {
+        let expr = c.parenthesized()?;
+        c.take("no inherit");
+        ConstraintKind::Check(expr)
+    } else if c.take("foreign key") {
+        let columns = c.ident_list()?;
+        c.expect("references")?;
+        ConstraintKind::Foreign(columns, references(c)?)
+    } else if c.at_words("exclude") {
+        return Err(SqlError::unsupported("an exclusion constraint"));
+    } else if name.is_some() {
+        return Err(c.syntax_error());
+    } else {
+        return Ok(None);
+    };
+    index_parameters(c)?;
+    deferrable(c)?;
+    let not_valid = c.take("not valid");
+    deferrable(c)?;
+    Ok(Some(Constraint { name, kind, not_valid }))
+}
+
+fn unique_follows(c: &mut Cursor) -> bool {
+    let start = c.position();
+    c.advance();
+    let follows = c.peek() == Some(&Token::LParen) || c.at_words("using") || c.at_words("nulls");
+    c.rewind(start);
+    follows
+}
+
+/// After `CREATE [UNIQUE] INDEX`.
+pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
+    c.take("concurrently");
+    let if_not_exists = c.take("if not exists");
+    let name = if c.at_words("on") { None } else { Some(c.name()?) };
+    c.expect("on")?;
+    c.take("only");
+    let table = c.name()?;
+    if c.take("using") {
+        let method = c.ident()?;
+        if method != "btree" {
+            return Ok(Ddl::Unsupported(format!("index method \"{method}\"")));
+        }
+    }
+    c.expect_token(&Token::LParen)?;
+    let mut columns = Vec::new();
+    loop {
+        if c.peek() == Some(&Token::LParen) {
+            return Ok(Ddl::Unsupported("an index over an expression".into()));
+        }
+        let column = c.ident()?;
+        if c.peek() == Some(&Token::LParen) {
+            return Ok(Ddl::Unsupported("an index over an expression".into()));
+        }
+        if c.take("collate") {
+            c.name()?;
+        }
+        let mut descending = false;
+        while let Some(word) = c.word() {
+            match word.as_str() {
+                "asc" => {}
+                "desc" => descending = true,
+                "nulls" => {
+                    c.advance();
+                    let first = c.at_words("first");
+                    if first != descending {
+                        return Ok(Ddl::Unsupported("NULLS FIRST or LAST other than the default in an index".into()));
+                    }
+                }
+                // An operator class such as text_pattern_ops: order is bytewise in any case.
+                _ => {}
+            }
+            c.advance();
+        }
+        columns.push((column, descending));
+        if !c.take_token(&Token::Comma) {
+            break;
+        }
+    }
+    c.expect_token(&Token::RParen)?;
+    if c.at_words("include") {
+        return Ok(Ddl::Unsupported("INCLUDE of an index".into()));
+    }
+    if c.take("nulls not distinct") {
+        return Ok(Ddl::Unsupported("NULLS NOT DISTINCT".into()));
+    }
+    c.take("nulls distinct");
+    storage_options(c)?;
+    if c.at_words("where") {
+        return Ok(Ddl::Unsupported("a partial index".into()));
+    }
+    Ok(Ddl::CreateIndex(CreateIndex { name, table, if_not_exists, unique, columns }))
+}
+
+/// After `ALTER TABLE` and its kin.
+pub(super) fn alter_table(c: &mut Cursor, kind: ObjectKind) -> SqlResult<Ddl> {
+    let if_exists = c.take("if exists");
+    c.take("only");
+    let name = c.name()?;
+    c.take_token(&Token::Mul);
+    let mut actions = Vec::new();
+    loop {
+        actions.push(alter_action(c)?);
+        if !c.take_token(&Token::Comma) {
+            break;
+        }
+    }
+    if let Some(AlterAction::Unsupported(what)) =
+        actions.iter().find(|action| matches!(action, AlterAction::Unsupported(_)))
+    {
+        return Ok(Ddl::Unsupported(what.clone()));
+    }
+    Ok(Ddl::AlterTable { name, if_exists, kind, actions })
+}
+
+fn cascade(c: &mut Cursor) -> bool {
+    let cascade = c.take("cascade");
+    if !cascade {
+        c.take("restrict");
+    }
+    cascade
+}
+
+fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
+    if c.take("add") {
+        let start = c.position();
+        if !c.take("column") && !c.at_words("if not exists") && let Some(constraint) = table_constraint(c)? {
+            return Ok(AlterAction::AddConstraint(constraint));
+        }
+        c.rewind(start);
+        c.take("column");
+        let if_not_exists = c.take("if not exists");
+        let (column, constraints) = column(c)?;
+        return Ok(AlterAction::AddColumn { column: Box::new(column), constraints, if_not_exists });
+    }
+    if c.take("drop") {
+        if c.take("constraint") {
+            let if_exists = c.take("if exists");
+            let name = c.ident()?;
+            return Ok(AlterAction::DropConstraint { name, if_exists, cascade: cascade(c) });
+        }
+        c.take("column");
+        let if_exists = c.take("if exists");
+        let name = c.ident()?;
+        return Ok(AlterAction::DropColumn { name, if_exists, cascade: cascade(c) });
+    }
+    if c.take("rename") {
+        return rename(c);
+    }
+    if c.take("owner to") {
+        return Ok(AlterAction::Owner(c.ident()?));
+    }
+    if c.take("set schema") {
+        return Ok(AlterAction::SetSchema(c.ident()?));
+    }
+    if c.take("alter column") || c.take("alter") {
+        return alter_column(c);
+    }
+    if c.take("validate constraint") {
+        return Ok(AlterAction::ValidateConstraint(c.ident()?));
+    }
+    if c.take("set") || c.take("reset") {
+        if c.peek() == Some(&Token::LParen) {
+            c.parenthesized()?;
+            return Ok(AlterAction::Nothing);
+        }
+        if c.take_one(&["logged", "unlogged"]).is_some() || c.take("without cluster") || c.take("without oids") {
+            return Ok(AlterAction::Nothing);
+        }
+        if c.take_one(&["tablespace", "access"]).is_some() {
+            c.take("method");
+            c.ident()?;
+            return Ok(AlterAction::Nothing);
+        }
+    }
+    if c.take("cluster on") {
+        c.ident()?;
+        return Ok(AlterAction::Nothing);
+    }
+    if c.take("replica identity") {
+        if c.take("using index") {
+            c.ident()?;
+        } else {
+            c.ident()?;
+        }
+        return Ok(AlterAction::Nothing);
+    }
+    if c.take("disable row level security") || c.take("no force row level security") {
+        return Ok(AlterAction::Nothing);
+    }
+    if c.take("enable trigger") || c.take("disable trigger") {
+        c.ident()?;
+        return Ok(AlterAction::Nothing);
+    }
+    if c.at_words("enable row") || c.at_words("force row") {
+        return Ok(AlterAction::Unsupported("row level security".into()));
+    }
+    for word in ["inherit", "attach", "detach", "of", "no", "enable", "disable"] {
+        if c.at_words(word) {
+            return Ok(AlterAction::Unsupported(format!("ALTER TABLE … {}", word.to_uppercase())));
+        }
+    }
+    Err(c.syntax_error())
+}
+
+fn rename(c: &mut Cursor) -> SqlResult<AlterAction> {
+    if c.take("to") {
+        return Ok(AlterAction::Rename(c.ident()?));
+    }
+    if c.take("constraint") {
+        let name = c.ident()?;
+        c.expect("to")?;
+        return Ok(AlterAction::RenameConstraint { name, to: c.ident()? });
+    }
+    c.take("column");
+    let name = c.ident()?;
+    c.expect("to")?;
+    Ok(AlterAction::RenameColumn { name, to: c.ident()? })
+}
+
+fn alter_column(c: &mut Cursor) -> SqlResult<AlterAction> {
+    let column = c.ident()?;
+    if c.take("set default") {
+        return Ok(AlterAction::SetDefault(column, Some(c.expr()?)));
+    }
+    if c.take("drop default") {
+        return Ok(AlterAction::SetDefault(column, None));
+    }
+    if c.take("set not null") {
+        return Ok(AlterAction::SetNotNull(column, true));
+    }
+    if c.take("drop not null") {
+        return Ok(AlterAction::SetNotNull(column, false));
+    }
+    if c.take("set data type") || c.take("type") {
+        let ty = c.data_type()?;
+        if c.take("collate") {
+            c.name()?;
+        }
+        let using = if c.take("using") { Some(c.expr()?) } else { None };
+        return Ok(AlterAction::SetType { column, ty, using });
+    }
+    if c.take("add generated") {
+        let always = c.take("always");
+        if !always {
+            c.expect("by default")?;
+        }
+        c.expect("as identity")?;
+        let options = identity_options(c)?;
+        return Ok(AlterAction::AddIdentity(column, if always { 'a' } else { 'd' }, options));
+    }
+    if c.take("drop identity") {
+        return Ok(AlterAction::DropIdentity(column, c.take("if exists")));
+    }
+    if c.take("drop expression") {
+        return Ok(AlterAction::Unsupported("a generated column".into()));
+    }
+    if c.take("set generated") {
+        let always = c.take("always");
+        if !always {
+            c.expect("by default")?;
+        }
+        return Ok(AlterAction::SetIdentity(column, Some(if always { 'a' } else { 'd' }), SequenceOptions::default()));
+    }
+    if c.take("restart") {
+        let number = matches!(c.peek(), Some(Token::Number(..) | Token::Minus)) || c.take("with");
+        let restart = Some(if number { Some(c.integer()?) } else { None });
+        return Ok(AlterAction::SetIdentity(column, None, SequenceOptions { restart, ..Default::default() }));
+    }
+    if c.take("set statistics") {
+        c.integer()?;
+        return Ok(AlterAction::Nothing);
+    }
+    if c.take("set storage") || c.take("set compression") {
+        c.ident()?;
+        return Ok(AlterAction::Nothing);
+    }
+    if c.take("set") {
+        if c.peek() == Some(&Token::LParen) {
+            c.parenthesized()?;
+            return Ok(AlterAction::Nothing);
+        }
+        return Ok(AlterAction::SetIdentity(column, None, sequence_options(c)?));
+    }
+    Err(c.syntax_error())
+}

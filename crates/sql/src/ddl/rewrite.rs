@@ -1,0 +1,185 @@
+//! Writing whole tables and indexes: rewrites, backfills.
+
+use super::DdlContext;
+use crate::catalog::descriptor::{IndexId, TableDescriptor};
+use crate::exec::kv_error;
+use crate::table::TableCodec;
+use bytes::Bytes;
+use kv_api::{KvError, KvErrorKind, Span};
+use kv_client::{ScanOptions, Txn, TxnOptions};
+use sql_types::{Row, SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+
+/// Rows read at a time. A table of no more is written by the transaction itself.
+const PAGE_ROWS: u64 = 2000;
+
+/// What to make of each row.
+pub(super) type MapRow<'f> = &'f mut (dyn FnMut(Row) -> SqlResult<Row> + Send);
+
+/// Which entries are written.
+enum Target<'t> {
+    /// Rows and all indexes of a table with a new storage number.
+    Table(&'t TableCodec),
+    /// One new index of a table.
+    Index(&'t TableCodec, IndexId),
+}
+
+impl Target<'_> {
+    fn codec(&self) -> &TableCodec {
+        match self {
+            Target::Table(codec) | Target::Index(codec, _) => codec,
+        }
+    }
+
+    /// Key, value and whether the key must be new.
+    fn entries(&self, row: &Row) -> SqlResult<Vec<(Bytes, Bytes, bool)>> {
+        let codec = self.codec();
+        let row_key = codec.row_key(row)?;
+        let mut entries = Vec::new();
+        let wanted = |id: IndexId| match self {
+            Target::Table(_) => true,
+            Target::Index(_, index) => *index == id,
+        };
+        if let Target::Table(_) = self {
+            entries.push((row_key.clone(), codec.row_value(row)?, true));
+        }
+        for index in codec.secondary().iter().filter(|index| wanted(index.id)) {
+            let entry = codec.index_entry(index, row, &row_key)?;
+            entries.push((entry.key, entry.value, index.unique && !index.has_null(row)));
+        }
+        Ok(entries)
+    }
+}
+
+impl DdlContext<'_> {
+    /// A page of rows of a table, as the transaction sees them.
+    async fn page(&self, codec: &TableCodec, span: &Span) -> SqlResult<(Vec<Row>, Option<Span>)> {
+        let options = ScanOptions { limit: PAGE_ROWS, ..ScanOptions::default() };
+        let page = self.open.txn.scan(span, options).await.map_err(kv_error)?;
+        let rows = page.rows.iter().map(|(key, value)| codec.decode_row(key, value));
+        Ok((rows.collect::<SqlResult<_>>()?, page.resume))
+    }
+
+    /// Whether a table has a row.
+    pub(super) async fn has_rows(&self, table: &Arc<TableDescriptor>) -> SqlResult<bool> {
+        let codec = TableCodec::new(table.clone())?;
+        let options = ScanOptions { limit: 1, ..ScanOptions::default() };
+        let page = self.open.txn.scan(&codec.primary().span(), options).await.map_err(kv_error)?;
+        Ok(!page.rows.is_empty())
+    }
+
+    /// How many rows a table has, as the transaction sees it.
+    pub(super) async fn count_rows(&self, table: &Arc<TableDescriptor>) -> SqlResult<u64> {
+        count(&self.open.txn, table).await
+    }
+
+    /// How many committed rows a table has. Others may go on changing it.
+    pub(super) async fn count_committed(&self, table: &Arc<TableDescriptor>) -> SqlResult<u64> {
+        let txn = self.engine().kv.begin(TxnOptions::default());
+        count(&txn, table).await
+    }
+    /// Writes an index that `table` (already with the index) lacks.
+    pub(super) async fn backfill(&mut self, table: &TableDescriptor, index: IndexId) -> SqlResult<()> {
+        let codec = TableCodec::new(Arc::new(table.clone()))?;
+        self.open.schema.clear_on_abort.push((table.storage, u64::from(index)));
+        self.write_all(&codec, Target::Index(&codec, index), &mut Ok).await
+    }
+
+    /// Writes the rows of `old` anew as `new`, which has another storage number.
+    pub(super) async fn rewrite(
+        &mut self,
+        old: &Arc<TableDescriptor>,
+        new: &TableDescriptor,
+        map: MapRow<'_>,
+    ) -> SqlResult<()> {
+        let from = TableCodec::new(old.clone())?;
+        let to = TableCodec::new(Arc::new(new.clone()))?;
+        self.open.schema.clear_on_abort.push((new.storage, 0));
+        self.write_all(&from, Target::Table(&to), map).await?;
+        self.garbage(old.storage, 0)
+    }
+
+    async fn write_all(&mut self, from: &TableCodec, target: Target<'_>, map: MapRow<'_>) -> SqlResult<()> {
+        let mut span = Some(from.primary().span());
+        let mut first = true;
+        let mut apart = false;
+        while let Some(rest) = span.take() {
+            let (rows, resume) = self.page(from, &rest).await?;
+            apart |= first && resume.is_some();
+            first = false;
+            let mut entries = Vec::with_capacity(rows.len());
+            for row in rows {
+                entries.extend(target.entries(&map(row)?)?);
+            }
+            if apart {
+                let txn = self.engine().kv.begin(TxnOptions::default());
+                put(&txn, &target, entries)?;
+                txn.commit().await.map_err(|error| duplicate(error, &target))?;
+            } else {
+                put(&self.open.txn, &target, entries)?;
+                self.open.txn.flush_if_large().await.map_err(|error| duplicate(error, &target))?;
+            }
+            self.view.shared.cancel.0.flag.check()?;
+            span = resume;
+        }
+        if apart {
+            // What was written apart lies after the transaction's snapshot.
+            self.open.txn.refresh().await.map_err(kv_error)?;
+        } else {
+            self.open.txn.flush_if_large().await.map_err(|error| duplicate(error, &target))?;
+        }
+        Ok(())
+    }
+}
+
+async fn count(txn: &Txn, table: &Arc<TableDescriptor>) -> SqlResult<u64> {
+    let mut span = Some(TableCodec::new(table.clone())?.primary().span());
+    let mut count = 0;
+    while let Some(rest) = span.take() {
+        let options = ScanOptions { target_bytes: 1 << 20, ..ScanOptions::default() };
+        let page = txn.scan(&rest, options).await.map_err(kv_error)?;
+        count += page.rows.len() as u64;
+        span = page.resume;
+    }
+    Ok(count)
+}
+
+fn put(txn: &Txn, target: &Target<'_>, entries: Vec<(Bytes, Bytes, bool)>) -> SqlResult<()> {
+    for (key, value, is_new) in entries {
+        let written = if is_new { txn.put_if_absent(&key, value) } else { txn.put(&key, value) };
+        written.map_err(|error| duplicate(error, target))?;
+    }
+    Ok(())
+}
+
+/// `23505` with the values that occur twice.
+fn duplicate(error: KvError, target: &Target<'_>) -> SqlError {
+    if error.kind() != KvErrorKind::ConditionFailed {
+        return kv_error(error);
+    }
+    let codec = target.codec();
+    let table = codec.table();
+    let found = error.key.as_ref().and_then(|key| {
+        let (_, index, _) = crate::table::codec::split_key(key)?;
+        let descriptor = table.index(index)?;
+        let (values, _) = codec.index(index).ok()?.decode_columns(key).ok()?;
+        Some((descriptor, values))
+    });
+    let Some((index, values)) = found else { return kv_error(error) };
+    let names: Vec<&str> =
+        index.columns.iter().filter_map(|(id, _)| table.column(*id)).map(|column| column.name.as_str()).collect();
+    let context = sql_types::context::TextContext::plain();
+    let shown = index.columns.iter().zip(&values).map(|((id, _), value)| {
+        let mut text = String::new();
+        let ty = table.column(*id).map_or(sql_types::Type::TEXT, |column| column.ty.ty);
+        sql_types::text::format(value, ty, &context, &mut text);
+        text
+    });
+    let shown: Vec<String> = shown.collect();
+    let message = format!("could not create unique index \"{}\"", index.name);
+    let detail = format!("Key ({})=({}) is duplicated.", names.join(", "), shown.join(", "));
+    let mut error = SqlError::new(SqlState::UNIQUE_VIOLATION, message).with_detail(detail);
+    error.extra_mut().table = Some(table.name.clone());
+    error.extra_mut().constraint = Some(index.name.clone());
+    error
+}

@@ -1,0 +1,253 @@
+//! Schema changes as they are written.
+
+use super::tokens::Name;
+use crate::parse::Statement;
+use sqlparser::ast::DataType;
+use std::sync::Arc;
+
+/// Options of a sequence, as far as given. The outer `Option` of a bound: whether it was written; the
+/// inner one: NO MINVALUE.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SequenceOptions {
+    pub ty: Option<DataType>,
+    pub increment: Option<i64>,
+    pub min: Option<Option<i64>>,
+    pub max: Option<Option<i64>>,
+    pub start: Option<i64>,
+    pub cache: Option<i64>,
+    pub cycle: Option<bool>,
+    /// RESTART, with a value or not.
+    pub restart: Option<Option<i64>>,
+    /// OWNED BY: NONE, or table and column.
+    pub owned_by: Option<Option<(Name, String)>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ForeignKey {
+    pub table: Name,
+    pub columns: Vec<String>,
+    pub on_delete: char,
+    pub on_update: char,
+}
+
+/// A constraint, of a column (with that column filled in) or a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Constraint {
+    pub name: Option<String>,
+    pub kind: ConstraintKind,
+    pub not_valid: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ConstraintKind {
+    Primary(Vec<(String, bool)>),
+    Unique(Vec<(String, bool)>),
+    Check(String),
+    Foreign(Vec<String>, ForeignKey),
+    /// `PRIMARY KEY USING INDEX` and `UNIQUE USING INDEX`.
+    UsingIndex(String, bool),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ColumnDef {
+    pub name: String,
+    pub ty: DataType,
+    pub nullable: Option<bool>,
+    pub default: Option<String>,
+    pub identity: Option<(char, SequenceOptions)>,
+    /// Stands before any serial type is resolved: 2, 4 or 8 bytes.
+    pub serial: Option<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Like {
+    pub table: Name,
+    pub defaults: bool,
+    pub constraints: bool,
+    pub indexes: bool,
+    pub identity: bool,
+    pub comments: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CreateTable {
+    pub name: Option<Name>,
+    pub if_not_exists: bool,
+    pub columns: Vec<ColumnDef>,
+    pub constraints: Vec<Constraint>,
+    pub likes: Vec<(usize, Like)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct CreateIndex {
+    pub name: Option<Name>,
+    pub table: Name,
+    pub if_not_exists: bool,
+    pub unique: bool,
+    pub columns: Vec<(String, bool)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum AlterAction {
+    AddColumn { column: Box<ColumnDef>, constraints: Vec<Constraint>, if_not_exists: bool },
+    DropColumn { name: String, if_exists: bool, cascade: bool },
+    RenameColumn { name: String, to: String },
+    RenameConstraint { name: String, to: String },
+    Rename(String),
+    SetSchema(String),
+    SetDefault(String, Option<String>),
+    SetNotNull(String, bool),
+    SetType { column: String, ty: DataType, using: Option<String> },
+    AddIdentity(String, char, SequenceOptions),
+    SetIdentity(String, Option<char>, SequenceOptions),
+    DropIdentity(String, bool),
+    AddConstraint(Constraint),
+    DropConstraint { name: String, if_exists: bool, cascade: bool },
+    ValidateConstraint(String),
+    Owner(String),
+    /// SET (fillfactor…), SET STATISTICS, CLUSTER ON, REPLICA IDENTITY…: nothing here depends on it.
+    Nothing,
+    Unsupported(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectKind {
+    Table,
+    View,
+    Sequence,
+    Index,
+    Schema,
+    Database,
+    Role,
+    Extension,
+    Column,
+    Constraint,
+    /// What cannot exist here: types, functions, triggers…, with its name.
+    Other(&'static str),
+}
+
+impl ObjectKind {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            ObjectKind::Table => "table",
+            ObjectKind::View => "view",
+            ObjectKind::Sequence => "sequence",
+            ObjectKind::Index => "index",
+            ObjectKind::Schema => "schema",
+            ObjectKind::Database => "database",
+            ObjectKind::Role => "role",
+            ObjectKind::Extension => "extension",
+            ObjectKind::Column => "column",
+            ObjectKind::Constraint => "constraint",
+            ObjectKind::Other(word) => word,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RoleOptions {
+    pub superuser: Option<bool>,
+    pub create_db: Option<bool>,
+    pub create_role: Option<bool>,
+    pub inherit: Option<bool>,
+    pub login: Option<bool>,
+    pub replication: Option<bool>,
+    pub bypass_rls: Option<bool>,
+    pub connection_limit: Option<i32>,
+    pub password: Option<Option<String>>,
+    pub valid_until: Option<String>,
+    pub in_roles: Vec<String>,
+    pub members: Vec<String>,
+}
+
+/// What GRANT and REVOKE are about.
+#[derive(Clone, Debug)]
+pub(crate) enum GrantTarget {
+    Tables(Vec<Name>),
+    Sequences(Vec<Name>),
+    Schemas(Vec<String>),
+    Databases(Vec<String>),
+    AllIn { schemas: Vec<String>, sequences: bool },
+    Roles(Vec<String>),
+    /// Functions, types, languages, default privileges: accepted.
+    Nothing,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Ddl {
+    CreateTable(CreateTable),
+    CreateTableAs { name: Name, if_not_exists: bool, columns: Vec<String>, query: Arc<Statement>, with_data: bool, into: bool },
+    CreateIndex(CreateIndex),
+    CreateSchema { name: Option<String>, if_not_exists: bool, owner: Option<String> },
+    CreateDatabase { name: String, owner: Option<String> },
+    CreateSequence { name: Name, if_not_exists: bool, options: SequenceOptions },
+    CreateView { name: Name, or_replace: bool, columns: Vec<String>, query: String },
+    CreateRole { name: String, options: RoleOptions },
+    CreateExtension { name: String, if_not_exists: bool },
+    AlterTable { name: Name, if_exists: bool, kind: ObjectKind, actions: Vec<AlterAction> },
+    AlterSequence { name: Name, if_exists: bool, options: SequenceOptions },
+    AlterRole { name: String, options: RoleOptions },
+    RenameRole { name: String, to: String },
+    AlterSettings { role: Option<String>, database: Option<String>, name: Option<String>, value: Option<String> },
+    AlterSchema { name: String, rename: Option<String>, owner: Option<String> },
+    AlterDatabase { name: String, rename: Option<String>, owner: Option<String> },
+    Drop { kind: ObjectKind, names: Vec<Name>, if_exists: bool, cascade: bool },
+    Truncate { tables: Vec<Name>, restart: bool, cascade: bool },
+    Comment { kind: ObjectKind, name: Name, of: Option<String>, text: Option<String> },
+    Grant { grant: bool, privileges: Option<Vec<String>>, target: GrantTarget, roles: Vec<String> },
+    Analyze { tables: Vec<Name>, tag: &'static str },
+    Nothing(&'static str),
+    Unsupported(String),
+}
+
+impl Ddl {
+    /// The command tag, for error messages.
+    pub(crate) fn tag(&self) -> &'static str {
+        match self {
+            Ddl::CreateTable(_) => "CREATE TABLE",
+            Ddl::CreateTableAs { .. } => "CREATE TABLE AS",
+            Ddl::CreateIndex(_) => "CREATE INDEX",
+            Ddl::CreateSchema { .. } => "CREATE SCHEMA",
+            Ddl::CreateDatabase { .. } => "CREATE DATABASE",
+            Ddl::CreateSequence { .. } => "CREATE SEQUENCE",
+            Ddl::CreateView { .. } => "CREATE VIEW",
+            Ddl::CreateRole { .. } => "CREATE ROLE",
+            Ddl::CreateExtension { .. } => "CREATE EXTENSION",
+            Ddl::AlterTable { kind: ObjectKind::Index, .. } => "ALTER INDEX",
+            Ddl::AlterTable { kind: ObjectKind::View, .. } => "ALTER VIEW",
+            Ddl::AlterTable { kind: ObjectKind::Sequence, .. } | Ddl::AlterSequence { .. } => "ALTER SEQUENCE",
+            Ddl::AlterTable { .. } => "ALTER TABLE",
+            Ddl::AlterRole { .. } | Ddl::RenameRole { .. } => "ALTER ROLE",
+            Ddl::AlterSettings { role: Some(_), .. } => "ALTER ROLE",
+            Ddl::AlterSchema { .. } => "ALTER SCHEMA",
+            Ddl::AlterDatabase { .. } | Ddl::AlterSettings { .. } => "ALTER DATABASE",
+            Ddl::Drop { kind, .. } => match kind {
+                ObjectKind::Table => "DROP TABLE",
+                ObjectKind::View => "DROP VIEW",
+                ObjectKind::Sequence => "DROP SEQUENCE",
+                ObjectKind::Index => "DROP INDEX",
+                ObjectKind::Schema => "DROP SCHEMA",
+                ObjectKind::Database => "DROP DATABASE",
+                ObjectKind::Role => "DROP ROLE",
+                ObjectKind::Extension => "DROP EXTENSION",
+                _ => "DROP",
+            },
+            Ddl::Truncate { .. } => "TRUNCATE TABLE",
+            Ddl::Comment { .. } => "COMMENT",
+            Ddl::Grant { target: GrantTarget::Roles(_), grant: true, .. } => "GRANT ROLE",
+            Ddl::Grant { target: GrantTarget::Roles(_), .. } => "REVOKE ROLE",
+            Ddl::Grant { grant: true, .. } => "GRANT",
+            Ddl::Grant { .. } => "REVOKE",
+            Ddl::Analyze { tag, .. } | Ddl::Nothing(tag) => tag,
+            Ddl::Unsupported(_) => "this statement",
+        }
+    }
+
+    /// The tag of a statement that changes nothing.
+    pub(crate) fn without_effect(&self) -> Option<&'static str> {
+        match self {
+            Ddl::Nothing(tag) => Some(tag),
+            _ => None,
+        }
+    }
+}

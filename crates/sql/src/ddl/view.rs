@@ -1,0 +1,139 @@
+//! CREATE VIEW.
+
+use super::tokens::Name;
+use super::DdlContext;
+use crate::bind::{self, BindContext, CatalogLookup, RelationRef};
+use crate::catalog::descriptor::ViewDescriptor;
+use crate::catalog::{DatabaseCatalog, Relation};
+use parking_lot::Mutex;
+use sql_types::{ColumnType, Oid, SqlError, SqlResult, SqlState, Type};
+
+/// A catalog that notes which relations are asked for.
+struct Noting<'a> {
+    catalog: &'a DatabaseCatalog,
+    found: Mutex<Vec<Oid>>,
+}
+
+impl CatalogLookup for Noting<'_> {
+    fn relation(&self, schema: Option<&str>, name: &str, path: &[String]) -> SqlResult<Option<RelationRef>> {
+        let found = self.catalog.relation(schema, name, path)?;
+        let oid = match &found {
+            Some(RelationRef::Table(table)) => Some(table.oid),
+            Some(RelationRef::View(view)) => Some(view.oid),
+            Some(RelationRef::Sequence(oid)) => Some(*oid),
+            _ => None,
+        };
+        if let Some(oid) = oid {
+            let mut found = self.found.lock();
+            if !found.contains(&oid) {
+                found.push(oid);
+            }
+        }
+        Ok(found)
+    }
+
+    fn schema_exists(&self, schema: &str) -> bool {
+        self.catalog.schema_exists(schema)
+    }
+
+    fn database(&self) -> &str {
+        self.catalog.database()
+    }
+
+    fn schema_name(&self, oid: Oid) -> Option<String> {
+        self.catalog.schema_name(oid)
+    }
+}
+
+/// CREATE [OR REPLACE] VIEW
+pub(super) async fn create(
+    cx: &mut DdlContext<'_>,
+    name: &Name,
+    or_replace: bool,
+    columns: &[String],
+    query: &str,
+) -> SqlResult<()> {
+    let schema = cx.schema_for(name)?;
+    let replaced = match cx.catalog.relation(cx.database(), schema, &name.name) {
+        Some(Relation::View(oid)) if or_replace => cx.catalog.views.get(&oid).cloned(),
+        Some(_) if or_replace => {
+            let message = format!("\"{}\" is not a view", name.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        _ => {
+            cx.check_free(schema, &name.name)?;
+            None
+        }
+    };
+    let view = cx.working_view()?;
+    let eval = view.eval(cx.times);
+    let noting = Noting { catalog: &view.catalog, found: Mutex::default() };
+    let context = BindContext { catalog: &noting, ..view.bind_context(&eval, &[]) };
+    let statement = crate::parse::parse_one(query)?;
+    if statement.parameters > 0 {
+        return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+    }
+    let bound = bind::bind_statement(&statement, &context)?;
+    let Some(output) = bound.columns.filter(|_| bound.kind == crate::parse::StatementKind::Query) else {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "a view needs a query"));
+    };
+    if columns.len() > output.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE VIEW specifies more column names than columns"));
+    }
+    let mut described: Vec<(String, ColumnType)> = Vec::with_capacity(output.len());
+    for (position, column) in output.iter().enumerate() {
+        let called = columns.get(position).cloned().unwrap_or_else(|| column.name.to_string());
+        if described.iter().any(|(known, _)| *known == called) {
+            let message = format!("column \"{called}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let ty = if column.ty.ty == Type::UNKNOWN { ColumnType::plain(Type::TEXT) } else { column.ty };
+        described.push((called, ty));
+    }
+    let mut descriptor = ViewDescriptor {
+        oid: 0,
+        database: cx.database(),
+        schema,
+        name: name.name.clone(),
+        owner: cx.user(),
+        columns: described,
+        query: query.to_string(),
+        search_path: view.path.to_vec(),
+        depends_on: noting.found.into_inner(),
+        comment: None,
+    };
+    match replaced {
+        Some(old) => {
+            cx.check_owner("view", &old.name, old.owner)?;
+            check_replacement(&old, &descriptor)?;
+            descriptor.oid = old.oid;
+            descriptor.owner = old.owner;
+            descriptor.comment = old.comment.clone();
+        }
+        None => descriptor.oid = cx.new_oid().await?,
+    }
+    cx.put_view(descriptor)
+}
+
+/// A view may get further columns, nothing else may change.
+fn check_replacement(old: &ViewDescriptor, new: &ViewDescriptor) -> SqlResult<()> {
+    let problem = |message: String| Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+    if new.columns.len() < old.columns.len() {
+        return problem("cannot drop columns from view".into());
+    }
+    if new.depends_on.contains(&old.oid) {
+        return problem(format!("view \"{}\" cannot read itself", old.name));
+    }
+    for ((old_name, old_type), (new_name, new_type)) in old.columns.iter().zip(&new.columns) {
+        if old_name != new_name {
+            return problem(format!("cannot change name of view column \"{old_name}\" to \"{new_name}\""));
+        }
+        if old_type.ty != new_type.ty {
+            return problem(format!(
+                "cannot change data type of view column \"{old_name}\" from {} to {}",
+                old_type.ty, new_type.ty
+            ));
+        }
+    }
+    Ok(())
+}

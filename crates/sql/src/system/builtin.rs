@@ -1,0 +1,138 @@
+//! What PostgreSQL has built in: types, keywords, operator classes.
+
+use sql_types::{Oid, Type};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+static TYPES: &str = include_str!("data/types.txt");
+static KEYWORDS: &str = include_str!("data/keywords.txt");
+static OPCLASSES: &str = include_str!("data/opclasses.txt");
+
+/// A line of `pg_type`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BuiltinType {
+    pub oid: Oid,
+    pub name: &'static str,
+    pub len: i16,
+    pub by_value: bool,
+    pub kind: char,
+    pub category: char,
+    pub preferred: bool,
+    pub delimiter: char,
+    pub element: Oid,
+    pub array: Oid,
+    /// Input, output, receive, send, modifier input and output: `name=OID` or `-`.
+    pub functions: [&'static str; 6],
+    pub align: char,
+    pub storage: char,
+    pub collation: Oid,
+}
+
+fn letter(text: &str) -> char {
+    text.chars().next().unwrap_or(' ')
+}
+
+fn parse_type(line: &'static str) -> Option<BuiltinType> {
+    let f: Vec<&'static str> = line.split(' ').collect();
+    let [oid, name, len, by_value, kind, category, preferred, delimiter, element, array, i, o, r, s, mi, mo, align, storage, collation] =
+        f[..]
+    else {
+        return None;
+    };
+    Some(BuiltinType {
+        oid: oid.parse().ok()?,
+        name,
+        len: len.parse().ok()?,
+        by_value: by_value == "t",
+        kind: letter(kind),
+        category: letter(category),
+        preferred: preferred == "t",
+        delimiter: letter(delimiter),
+        element: element.parse().ok()?,
+        array: array.parse().ok()?,
+        functions: [i, o, r, s, mi, mo],
+        align: letter(align),
+        storage: letter(storage),
+        collation: collation.parse().ok()?,
+    })
+}
+
+/// The types that exist here, sorted by OID.
+pub(super) fn types() -> &'static [BuiltinType] {
+    static ALL: LazyLock<Vec<BuiltinType>> = LazyLock::new(|| {
+        let all = TYPES.lines().filter(|line| !line.starts_with('#')).filter_map(parse_type);
+        all.filter(|ty| Type(ty.oid).info().is_some()).collect()
+    });
+    &ALL
+}
+
+/// OID of an input or output function by `name=OID`.
+pub(super) fn function_oid(function: &str) -> Oid {
+    function.split_once('=').and_then(|(_, oid)| oid.parse().ok()).unwrap_or(0)
+}
+
+/// The functions that types name, by OID.
+pub(super) fn type_functions() -> &'static HashMap<Oid, &'static str> {
+    static ALL: LazyLock<HashMap<Oid, &'static str>> = LazyLock::new(|| {
+        let functions = types().iter().flat_map(|ty| ty.functions).filter_map(|function| function.split_once('='));
+        functions.filter_map(|(name, oid)| Some((oid.parse().ok()?, name))).collect()
+    });
+    &ALL
+}
+
+/// A keyword: word, category code, bare label.
+pub(super) fn keywords() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    KEYWORDS.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let mut parts = line.split('|');
+        Some((parts.next()?, parts.next()?, parts.next()? == "t"))
+    })
+}
+
+/// Whether a word must be quoted to be a name.
+pub(crate) fn is_reserved_word(word: &str) -> bool {
+    static RESERVED: LazyLock<std::collections::HashSet<&'static str>> =
+        LazyLock::new(|| keywords().filter(|(_, code, _)| *code != "U").map(|(word, ..)| word).collect());
+    RESERVED.contains(word)
+}
+
+/// A btree operator class.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpClass {
+    pub oid: Oid,
+    pub name: &'static str,
+    pub family: Oid,
+    pub family_name: &'static str,
+    pub input: Oid,
+    pub default: bool,
+}
+
+/// The operator classes.
+pub(super) fn opclasses() -> &'static [OpClass] {
+    static ALL: LazyLock<Vec<OpClass>> = LazyLock::new(|| {
+        let lines = OPCLASSES.lines().filter(|line| !line.starts_with('#'));
+        let parse = |line: &'static str| {
+            let f: Vec<&'static str> = line.split(' ').collect();
+            let [oid, name, family, family_name, input, default] = f[..] else { return None };
+            Some(OpClass {
+                oid: oid.parse().ok()?,
+                name,
+                family: family.parse().ok()?,
+                family_name,
+                input: input.parse().ok()?,
+                default: default == "t",
+            })
+        };
+        lines.filter_map(parse).collect()
+    });
+    &ALL
+}
+
+/// The default operator class of a type.
+pub(super) fn default_opclass(ty: Type) -> Oid {
+    let wanted = match ty {
+        Type::VARCHAR => Type::TEXT.0,
+        other if other.element().is_some() => 2277,
+        other => other.0,
+    };
+    opclasses().iter().find(|class| class.input == wanted && class.default).map_or(0, |class| class.oid)
+}

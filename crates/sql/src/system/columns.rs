@@ -1,0 +1,48 @@
+//! What `information_schema` says of a column's type.
+
+use super::row::{int, text};
+use sql_types::{ColumnType, Datum, Type};
+
+/// The columns of `information_schema.columns` that depend on the type.
+pub(super) fn type_columns(ty: ColumnType) -> Vec<(&'static str, Datum)> {
+    let is_array = ty.ty.info().is_some_and(|info| info.name.starts_with('_'));
+    let name = if is_array { "ARRAY".to_string() } else { ty.ty.to_string() };
+    let mut values = vec![
+        ("data_type", Datum::text(name)),
+        ("udt_name", text(ty.ty.info().map_or("", |info| info.name))),
+    ];
+    let numeric = |precision: i64, radix: i64, scale: Option<i64>| {
+        vec![
+            ("numeric_precision", int(precision)),
+            ("numeric_precision_radix", int(radix)),
+            ("numeric_scale", scale.map_or(Datum::Null, int)),
+        ]
+    };
+    match ty.ty {
+        Type::INT2 => values.extend(numeric(16, 2, Some(0))),
+        Type::INT4 => values.extend(numeric(32, 2, Some(0))),
+        Type::INT8 => values.extend(numeric(64, 2, Some(0))),
+        Type::FLOAT4 => values.extend(numeric(24, 2, None)),
+        Type::FLOAT8 => values.extend(numeric(53, 2, None)),
+        Type::NUMERIC if ty.typmod >= 4 => {
+            let packed = i64::from(ty.typmod - 4);
+            values.extend(numeric(packed >> 16, 10, Some(((packed & 0x7ff) ^ 1024) - 1024)));
+        }
+        Type::NUMERIC => values.push(("numeric_precision_radix", int(10))),
+        Type::VARCHAR | Type::BPCHAR => {
+            if ty.typmod >= 4 {
+                values.push(("character_maximum_length", int(i64::from(ty.typmod - 4))));
+                values.push(("character_octet_length", int(i64::from(ty.typmod - 4) * 4)));
+            } else {
+                values.push(("character_octet_length", int(1_073_741_824)));
+            }
+        }
+        Type::TEXT => values.push(("character_octet_length", int(1_073_741_824))),
+        Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME | Type::INTERVAL => {
+            values.push(("datetime_precision", int(if ty.typmod >= 0 { i64::from(ty.typmod) } else { 6 })));
+        }
+        Type::DATE => values.push(("datetime_precision", int(0))),
+        _ => {}
+    }
+    values
+}

@@ -1,0 +1,157 @@
+//! Definitions as SQL text: types, indexes, constraints, defaults, views.
+
+use crate::catalog::descriptor::{
+    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor,
+};
+use crate::ddl::tokens::quote_ident;
+use crate::session::view::SessionView;
+use sql_types::{ColumnType, Oid, Type};
+
+/// A type as `format_type` shows it.
+pub(crate) fn format_type(ty: ColumnType) -> String {
+    let (base, suffix) = match ty.ty.info() {
+        Some(info) if info.name.starts_with('_') => (info.element, "[]"),
+        _ => (ty.ty, ""),
+    };
+    let typmod = ty.typmod;
+    let name = match base {
+        Type::VARCHAR if typmod >= 4 => format!("character varying({})", typmod - 4),
+        Type::BPCHAR if typmod >= 4 => format!("character({})", typmod - 4),
+        Type::NUMERIC if typmod >= 4 => {
+            let packed = typmod - 4;
+            let scale = ((packed & 0x7ff) ^ 1024) - 1024;
+            format!("numeric({},{scale})", (packed >> 16) & 0xffff)
+        }
+        Type::TIMESTAMP if typmod >= 0 => format!("timestamp({typmod}) without time zone"),
+        Type::TIMESTAMPTZ if typmod >= 0 => format!("timestamp({typmod}) with time zone"),
+        Type::TIME if typmod >= 0 => format!("time({typmod}) without time zone"),
+        other => other.to_string(),
+    };
+    format!("{name}{suffix}")
+}
+
+fn column_names(table: &TableDescriptor, ids: impl IntoIterator<Item = ColumnId>) -> String {
+    let names = ids.into_iter().filter_map(|id| table.column(id)).map(|column| quote_ident(&column.name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn key_column(table: &TableDescriptor, (id, descending): (ColumnId, bool)) -> String {
+    let name = table.column(id).map(|column| quote_ident(&column.name)).unwrap_or_default();
+    if descending { format!("{name} DESC") } else { name }
+}
+
+impl SessionView {
+    /// A relation's name, with its schema where the search path needs it.
+    pub(super) fn relation_text(&self, oid: Oid, schema: Oid, name: &str) -> String {
+        if self.catalog.is_visible(oid, schema, name, &self.path) {
+            return quote_ident(name);
+        }
+        self.qualified_text(schema, name)
+    }
+
+    /// A relation's name with its schema.
+    pub(super) fn qualified_text(&self, schema: Oid, name: &str) -> String {
+        let schema = self.snapshot().schema_name(self.catalog.database, schema).unwrap_or("public");
+        format!("{}.{}", quote_ident(schema), quote_ident(name))
+    }
+
+    /// `pg_get_indexdef`; with a column from 1, only that.
+    pub(crate) fn index_definition(&self, table: &TableDescriptor, index: &IndexDescriptor, column: usize) -> String {
+        if column > 0 {
+            return index.columns.get(column - 1).map(|(id, _)| column_names(table, [*id])).unwrap_or_default();
+        }
+        let columns: Vec<String> = index.columns.iter().map(|column| key_column(table, *column)).collect();
+        format!(
+            "CREATE {}INDEX {} ON {} USING btree ({})",
+            if index.unique { "UNIQUE " } else { "" },
+            quote_ident(&index.name),
+            self.qualified_text(table.schema, &table.name),
+            columns.join(", ")
+        )
+    }
+
+    /// `pg_get_constraintdef` of a PRIMARY KEY or UNIQUE constraint.
+    pub(crate) fn key_definition(&self, table: &TableDescriptor, index: &IndexDescriptor) -> String {
+        let word = if index.id == crate::catalog::descriptor::PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
+        format!("{word} ({})", column_names(table, index.columns.iter().map(|(id, _)| *id)))
+    }
+
+    /// `pg_get_constraintdef` of a CHECK constraint.
+    pub(crate) fn check_definition(&self, check: &CheckDescriptor) -> String {
+        format!("CHECK (({}))", check.expr)
+    }
+
+    /// `pg_get_constraintdef` of a foreign key.
+    pub(crate) fn foreign_key_definition(&self, table: &TableDescriptor, key: &ForeignKeyDescriptor) -> String {
+        let Some(referenced) = self.snapshot().table(key.referenced_table) else { return String::new() };
+        let mut text = format!(
+            "FOREIGN KEY ({}) REFERENCES {}({})",
+            column_names(table, key.columns.iter().copied()),
+            self.relation_text(referenced.oid, referenced.schema, &referenced.name),
+            column_names(referenced, key.referenced_columns.iter().copied())
+        );
+        let action = |letter: char| match letter {
+            'r' => Some("RESTRICT"),
+            'c' => Some("CASCADE"),
+            'n' => Some("SET NULL"),
+            'd' => Some("SET DEFAULT"),
+            _ => None,
+        };
+        if let Some(word) = action(key.on_update) {
+            text.push_str(&format!(" ON UPDATE {word}"));
+        }
+        if let Some(word) = action(key.on_delete) {
+            text.push_str(&format!(" ON DELETE {word}"));
+        }
+        text
+    }
+
+    /// A default as it is shown: sequences without a schema that need not be spelt out.
+    pub(crate) fn default_text(&self, text: &str) -> String {
+        let Some((before, rest)) = text.split_once("nextval('") else { return text.to_string() };
+        let Some((name, after)) = rest.split_once('\'') else { return text.to_string() };
+        let shown = name.split_once('.').filter(|(schema, bare)| {
+            let bare = bare.trim_matches('"');
+            let found = self.catalog.find(None, bare, &self.path);
+            found.is_some() && found == self.catalog.find(Some(schema.trim_matches('"')), bare, &self.path)
+        });
+        let name = shown.map_or(name, |(_, bare)| bare);
+        format!("{before}nextval('{name}'{after}")
+    }
+
+    /// `pg_get_constraintdef` by OID.
+    pub(crate) fn constraint_by_oid(&self, oid: Oid) -> Option<String> {
+        for table in self.snapshot().tables.values() {
+            if let Some(index) = table.indexes.iter().find(|index| index.constraint && constraint_oid(index) == oid) {
+                return Some(self.key_definition(table, index));
+            }
+            if let Some(check) = table.checks.iter().find(|check| check.oid == oid) {
+                return Some(self.check_definition(check));
+            }
+            if let Some(key) = table.foreign_keys.iter().find(|key| key.oid == oid) {
+                return Some(self.foreign_key_definition(table, key));
+            }
+        }
+        None
+    }
+}
+
+/// The OID of the constraint an index belongs to: that of the index, in another catalog.
+pub(crate) fn constraint_oid(index: &IndexDescriptor) -> Oid {
+    index.oid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_shown_with_their_modifiers() {
+        let show = |ty, typmod| format_type(ColumnType { ty, typmod });
+        assert_eq!(show(Type::VARCHAR, 14), "character varying(10)");
+        assert_eq!(show(Type::NUMERIC, (10 << 16 | 2) + 4), "numeric(10,2)");
+        assert_eq!(show(Type::INT4_ARRAY, -1), "integer[]");
+        assert_eq!(show(Type::TIMESTAMPTZ, 3), "timestamp(3) with time zone");
+        assert_eq!(show(Type::BPCHAR, -1), "character");
+    }
+}

@@ -16,12 +16,26 @@
 //! * [`numeric`]: arbitrary-precision decimals.
 //! * [`datetime`]: calendar, time zones, date and time arithmetic, parsing and formatting.
 //! * [`json`]: the JSON parser and printer behind json and jsonb.
-//! * [`array`]: array values and their text form.
+//! * [`mod@array`]: array values and their text form.
 //! * [`text`] and [`binary`]: the two wire formats of every type.
 //! * [`compare`]: order, equality and hashes.
 //! * [`encoding`]: keys whose bytes order as the values do, and compact row values.
 //! * [`cast`]: which type turns into which, and how.
 //! * [`functions`]: functions, operators, aggregates, window functions, and overload resolution.
+//! * [`context`]: the session's settings, clock and catalog, as values and traits.
+//!
+//! # Where the meaning differs from PostgreSQL's, on purpose
+//!
+//! * Text compares bytewise, as under PostgreSQL's collation "C", yet `upper`, `lower`, `initcap` and
+//!   `ILIKE` know all of Unicode.
+//! * Regular expressions run in linear time; look-around and back references are refused.
+//! * `age` of an infinite timestamp is an error.
+//! * JSON nests 512 levels deep at most.
+//!
+//! # Missing
+//!
+//! `time with time zone`, money, bit strings, geometry, network functions beyond input, output and
+//! order of inet, ranges, text search, XML, jsonpath, enums and domains (their values pass as text).
 
 pub mod array;
 pub mod binary;

@@ -10,7 +10,7 @@ use crate::session::locks::LockManager;
 use crate::session::notify::NotifyHub;
 use crate::session::plan_cache::PlanCache;
 use crate::table::CodecCache;
-use kv_client::{KvClient, TxnOptions};
+use kv_client::KvClient;
 use parking_lot::{Mutex, RwLock};
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 use std::ops::Range;
@@ -97,6 +97,11 @@ impl Engine {
     /// The tenant.
     pub fn tenant(&self) -> &TenantInfo {
         &self.tenant
+    }
+
+    /// The way to the tenant's keys.
+    pub fn kv(&self) -> &Arc<KvClient> {
+        &self.kv
     }
 
     /// What logging in as a role needs; `None` if there is no such role.

@@ -8,7 +8,7 @@
 //! At run time [`Function::call`] evaluates it.
 //!
 //! Functions are pure: time, randomness, settings and the catalog come in with [`EvalContext`].
-//! Those whose [`Function::external`] is set have effects or wait (`nextval`, `pg_sleep`,
+//! Those whose `external` field is set have effects or wait (`nextval`, `pg_sleep`,
 //! `pg_advisory_lock`): the executor runs them itself, and their entry here reaches
 //! [`CatalogFunctions::call`].
 //!

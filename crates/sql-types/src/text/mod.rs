@@ -1,7 +1,7 @@
 //! Text input and output of every type.
 //!
 //! * `input`: [`parse`], the input functions;
-//! * `output`: [`format`], the output functions;
+//! * `output`: [`fn@format`], the output functions;
 //! * `names`: the reg* types.
 
 mod input;

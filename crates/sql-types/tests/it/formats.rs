@@ -2,6 +2,7 @@
 
 use super::check;
 use bytes::BytesMut;
+use sql_types::cast::{CastKind, cast_kind};
 use sql_types::context::{DateOrder, DateStyle, IntervalStyle};
 use sql_types::datetime::TimeZone;
 use sql_types::functions::EvalContext;
@@ -63,4 +64,35 @@ fn styles_are_those_of_postgresql() {
         };
         Ok(vec![text::to_string(&value, ty, &context)])
     });
+}
+
+/// `casts.txt` lists PostgreSQL's pg_cast for the built-in types: source, target, context. Other pairs
+/// have a cast only through text.
+#[test]
+fn casts_are_those_of_postgresql() {
+    let mut failures = Vec::new();
+    let types: Vec<_> = sql_types::types::BUILT_IN
+        .iter()
+        .filter(|info| info.element.0 == 0 && info.ty.0 != 0 && !matches!(info.category, 'P' | 'X'))
+        .collect();
+    let listed: Vec<Vec<&str>> =
+        include_str!("casts.txt").lines().map(|line| line.split(' ').collect()).collect();
+    for from in &types {
+        for to in types.iter().filter(|to| to.ty != from.ty && to.name != "cid" && from.name != "cid") {
+            let entry = listed.iter().find(|entry| entry[0] == from.name && entry[1] == to.name);
+            let expected = match entry.map(|entry| entry[2]) {
+                Some("i") => Some(CastKind::Implicit),
+                Some("a") => Some(CastKind::Assignment),
+                Some(_) => Some(CastKind::Explicit),
+                None if to.category == 'S' => Some(CastKind::Assignment),
+                None if from.category == 'S' => Some(CastKind::Explicit),
+                None => None,
+            };
+            let actual = cast_kind(from.ty, to.ty);
+            if actual != expected {
+                failures.push(format!("{} to {}: expected {expected:?}, got {actual:?}", from.name, to.name));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

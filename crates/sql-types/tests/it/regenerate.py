@@ -92,6 +92,12 @@ def styled(rows):
     return out
 
 
+def resolution(rows):
+    typed = attempt([f"select pg_typeof({row[0]})::text, ''" for row in rows])
+    return [result.split("\t")[0] for result in typed]
+
+
+rewrite("resolution.txt", 1, resolution)
 rewrite("expressions.txt", 1, lambda rows: attempt([expression(row[0]) for row in rows]))
 rewrite("aggregates.txt", 3, lambda rows: attempt([aggregate(row) for row in rows]))
 rewrite("sets.txt", 1, lambda rows: attempt([rows_of(row[0]) for row in rows]))

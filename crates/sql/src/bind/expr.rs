@@ -13,6 +13,10 @@ use sqlparser::ast::{self, AccessExpr, BinaryOperator, Ident, Subscript};
 use sqlparser::tokenizer::Span;
 use std::sync::Arc;
 
+/// How many operators other than AND and OR may follow each other: each makes the bound expression one
+/// level deeper.
+const MAX_SPINE: usize = 1000;
+
 impl Binder<'_> {
     /// Binds an expression.
     pub(crate) fn bind_expr(&self, expr: &ast::Expr, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
@@ -588,6 +592,11 @@ impl Binder<'_> {
         while let ast::Expr::BinaryOp { left, op, right } = first {
             spine.push((op, right));
             first = left;
+        }
+        let operators = spine.iter().filter(|(op, _)| !matches!(op, BinaryOperator::And | BinaryOperator::Or));
+        if operators.count() > MAX_SPINE {
+            return Err(SqlError::new(SqlState::TOO_COMPLEX, "statement is too complex")
+                .with_detail(format!("More than {MAX_SPINE} operators follow each other.")));
         }
         let mut value = BoundOperand::Ast(first);
         while let Some((op, right)) = spine.pop() {

@@ -168,7 +168,7 @@ impl DdlContext<'_> {
         let table = self.table_by_oid(oid)?;
         let mut changed = (*table).clone();
         match action {
-            AlterAction::Nothing | AlterAction::ValidateConstraint(_) => return Ok(()),
+            AlterAction::Nothing | AlterAction::ValidateConstraint => return Ok(()),
             AlterAction::AddColumn { column, constraints, if_not_exists } => {
                 return self.add_column_to(&table, column, constraints, *if_not_exists).await;
             }

@@ -46,7 +46,7 @@ impl DdlContext<'_> {
     }
 
     pub(crate) fn notice(&self, message: impl Into<String>) {
-        self.view.shared.notice(Notice::notice(message));
+        self.view.shared.notice(Notice::plain(message));
     }
 
     pub(crate) async fn new_oid(&self) -> SqlResult<Oid> {

@@ -105,3 +105,6 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
     }
     Ok(ddl.tag().to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,7 @@ pub(crate) fn parse_select_into(statement: &Statement) -> SqlResult<Ddl> {
             let name = c.name()?;
             let query = format!("{before} {}", c.rest());
             let query = Arc::new(parse::parse_one(&query)?);
-            return Ok(Ddl::CreateTableAs { name, if_not_exists: false, columns: Vec::new(), query, with_data: true, into: true });
+            return Ok(Ddl::CreateTableAs { name, if_not_exists: false, columns: Vec::new(), query, with_data: true });
         }
         c.advance();
     }

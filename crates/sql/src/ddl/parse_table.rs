@@ -92,7 +92,7 @@ fn create_as(c: &mut Cursor, name: &super::tokens::Name, if_not_exists: bool) ->
     }
     let query = Arc::new(parse::parse_one(&text)?);
     let name = name.clone();
-    Ok(Some(Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data, into: false }))
+    Ok(Some(Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data }))
 }
 
 fn element(c: &mut Cursor, table: &mut CreateTable) -> SqlResult<()> {
@@ -475,7 +475,8 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
         return alter_column(c);
     }
     if c.take("validate constraint") {
-        return Ok(AlterAction::ValidateConstraint(c.ident()?));
+        c.ident()?;
+        return Ok(AlterAction::ValidateConstraint);
     }
     if c.take("set") || c.take("reset") {
         if c.peek() == Some(&Token::LParen) {
@@ -496,11 +497,8 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
         return Ok(AlterAction::Nothing);
     }
     if c.take("replica identity") {
-        if c.take("using index") {
-            c.ident()?;
-        } else {
-            c.ident()?;
-        }
+        c.take("using index");
+        c.ident()?;
         return Ok(AlterAction::Nothing);
     }
     if c.take("disable row level security") || c.take("no force row level security") {

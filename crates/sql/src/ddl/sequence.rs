@@ -114,7 +114,7 @@ impl DdlContext<'_> {
         if !matches!(column.ty.ty, Type::INT2 | Type::INT4 | Type::INT8) {
             return Err(invalid("identity column type must be smallint, integer, or bigint"));
         }
-        let name = self.relation_name(table.schema, (&table.name, &column.name, "seq"), &[table.name.clone()]);
+        let name = self.relation_name(table.schema, (&table.name, &column.name, "seq"), std::slice::from_ref(&table.name));
         let mut sequence = self.blank_sequence(&name, table.schema, column.ty.ty).await?;
         apply(&mut sequence, options, true)?;
         sequence.first = sequence.start;

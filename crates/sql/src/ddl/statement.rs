@@ -103,7 +103,7 @@ pub(crate) enum AlterAction {
     DropIdentity(String, bool),
     AddConstraint(Constraint),
     DropConstraint { name: String, if_exists: bool, cascade: bool },
-    ValidateConstraint(String),
+    ValidateConstraint,
     Owner(String),
     /// SET (fillfactor…), SET STATISTICS, CLUSTER ON, REPLICA IDENTITY…: nothing here depends on it.
     Nothing,
@@ -176,7 +176,7 @@ pub(crate) enum GrantTarget {
 #[derive(Clone, Debug)]
 pub(crate) enum Ddl {
     CreateTable(CreateTable),
-    CreateTableAs { name: Name, if_not_exists: bool, columns: Vec<String>, query: Arc<Statement>, with_data: bool, into: bool },
+    CreateTableAs { name: Name, if_not_exists: bool, columns: Vec<String>, query: Arc<Statement>, with_data: bool },
     CreateIndex(CreateIndex),
     CreateSchema { name: Option<String>, if_not_exists: bool, owner: Option<String> },
     CreateDatabase { name: String, owner: Option<String> },

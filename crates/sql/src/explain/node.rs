@@ -298,7 +298,7 @@ fn access_text(
         .collect();
     let mut next = access.prefix.len();
     if !access.in_list.is_empty() {
-        let values: Vec<String> = access.in_list.iter().map(|value| text(value)).collect();
+        let values: Vec<String> = access.in_list.iter().map(text).collect();
         parts.push(format!("({} = ANY ({}))", name(next), values.join(", ")));
         next += 1;
     }

@@ -106,8 +106,10 @@ pub fn parse(text: &str) -> SqlResult<Vec<Statement>> {
     let source = Source::new(text);
     let tokens = tokenize(&source)?;
     let mut statements = Vec::new();
+    let mut cursor = source::Cursor::new(&source);
     for segment in split(tokens) {
-        statements.push(parse_segment(&source, segment)?);
+        let text = cursor.slice(&segment);
+        statements.push(parse_segment(&source, text, segment)?);
     }
     Ok(statements)
 }
@@ -179,9 +181,8 @@ fn expect_end(source: &Source, parser: &Parser<'_>) -> SqlResult<()> {
     if next.token == Token::EOF { Ok(()) } else { Err(error::near(source, &next)) }
 }
 
-fn parse_segment(source: &Source, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Statement> {
+fn parse_segment(source: &Source, text: Arc<str>, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Statement> {
     limits::check(&tokens)?;
-    let text = source.slice(&tokens);
     let kind = classify::classify(&tokens).ok_or_else(|| error::near(source, &tokens[0]))?;
     let parameters = highest_parameter(&tokens)?;
     let marks = rewrite::rewrite(&mut tokens);

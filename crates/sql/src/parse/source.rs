@@ -30,32 +30,53 @@ impl Source {
         self.0.get(self.byte(start)?..self.byte(end)?)
     }
 
-    /// The text from the first to the last of these tokens.
-    pub(super) fn slice(&self, tokens: &[TokenWithSpan]) -> Arc<str> {
-        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Arc::from("") };
-        match self.between(first.span.start, last.span.end) {
-            Some(text) if text.len() == self.0.len() => self.0.clone(),
-            Some(text) => Arc::from(text),
-            None => self.0.clone(),
-        }
+    fn byte(&self, location: Location) -> Option<usize> {
+        Cursor::new(self).byte(location)
+    }
+}
+
+/// Finds locations one after the other, so that many cost no more than one pass over the text.
+pub(super) struct Cursor<'s> {
+    source: &'s Source,
+    byte: usize,
+    line: u64,
+    column: u64,
+}
+
+impl<'s> Cursor<'s> {
+    pub(super) fn new(source: &'s Source) -> Self {
+        Cursor { source, byte: 0, line: 1, column: 1 }
     }
 
-    fn byte(&self, location: Location) -> Option<usize> {
+    /// The byte of a location that is not before the last one asked for.
+    fn byte(&mut self, location: Location) -> Option<usize> {
         if location.line == 0 {
             return None;
         }
-        let (mut line, mut column) = (1, 1);
-        for (byte, character) in self.0.char_indices() {
-            if line == location.line && column == location.column {
-                return Some(byte);
+        for character in self.source.0[self.byte..].chars() {
+            if self.line == location.line && self.column == location.column {
+                break;
             }
+            self.byte += character.len_utf8();
             if character == '\n' {
-                line += 1;
-                column = 1;
+                self.line += 1;
+                self.column = 1;
             } else {
-                column += 1;
+                self.column += 1;
             }
         }
-        (line == location.line && column == location.column).then_some(self.0.len())
+        (self.line == location.line && self.column == location.column).then_some(self.byte)
+    }
+
+    /// The text from the first to the last of these tokens.
+    pub(super) fn slice(&mut self, tokens: &[TokenWithSpan]) -> Arc<str> {
+        let text = &self.source.0;
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Arc::from("") };
+        let range = (self.byte(first.span.start), self.byte(last.span.end));
+        let (Some(start), Some(end)) = range else { return text.clone() };
+        match text.get(start..end) {
+            Some(slice) if slice.len() < text.len() => Arc::from(slice),
+            _ => text.clone(),
+        }
     }
 }

@@ -80,7 +80,7 @@ pub struct Notice {
 
 impl Notice {
     /// A NOTICE.
-    pub fn notice(message: impl Into<String>) -> Self {
+    pub fn plain(message: impl Into<String>) -> Self {
         Notice { severity: "NOTICE", error: SqlError::new(SqlState::SUCCESS, message) }
     }
 

@@ -348,7 +348,7 @@ fn set(c: &mut Cursor) -> SqlResult<Command> {
             None
         } else if c.take("interval") {
             let text = c.string()?;
-            if c.take("hour to minute") || c.take("hour") {}
+            let _unit = c.take("hour to minute") || c.take("hour");
             Some(text)
         } else {
             setting_value(c)?

@@ -118,7 +118,6 @@ impl Session {
         let cx = environment.context(&open.txn, &parts);
         let plan = portal.plan.as_ref().ok_or_else(|| SqlError::internal("no plan"))?;
         let stream = execute(&plan.plan, &cx)?;
-        drop(parts);
         portal.progress = Progress::Running(Box::new(stream));
         open.used = true;
         Ok(())

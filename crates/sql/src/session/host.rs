@@ -24,7 +24,7 @@ pub(crate) struct Host<'a> {
 #[async_trait]
 impl ExecHost for Host<'_> {
     async fn system_rows(&self, name: &'static str) -> SqlResult<Vec<Row>> {
-        system::rows(name, self.view, self.times).await
+        system::rows(name, self.view).await
     }
 
     async fn next_value(&self, sequence: Oid) -> SqlResult<i64> {
@@ -48,6 +48,15 @@ impl ExecHost for Host<'_> {
                     _ => 0.0,
                 };
                 tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+                Ok(Datum::text(""))
+            }
+            "pg_sleep_until" => {
+                let until = match args.first() {
+                    Some(Datum::Timestamptz(until)) => *until,
+                    _ => 0,
+                };
+                let micros = until.saturating_sub((eval.clock)()).max(0) as u64;
+                tokio::time::sleep(Duration::from_micros(micros)).await;
                 Ok(Datum::text(""))
             }
             "pg_sleep_for" => {

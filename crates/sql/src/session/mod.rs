@@ -43,6 +43,8 @@ mod run;
 mod schema;
 pub(crate) mod sequences;
 pub(crate) mod settings;
+#[cfg(test)]
+mod tests;
 pub(crate) mod transaction;
 mod utility;
 pub(crate) use utility::{notify as notify_later, set_checked};
@@ -70,7 +72,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use transaction::Open;
-use view::{SessionView, Shared, Times, now_micros};
+use view::{SessionView, Shared, now_micros};
 
 /// Statements prepared by SQL and cursors a session may hold, each.
 const MOST_NAMED: usize = 10_000;
@@ -251,6 +253,7 @@ impl Session {
         if !matches!(*prepared.command, Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_)) {
             self.check_not_failed()?;
         }
+        self.refresh_view().await?;
         Ok(Portal::new(prepared.clone(), params))
     }
 

@@ -64,7 +64,7 @@ impl PlanCache {
 
     /// Keeps a parsed statement if its text has been seen before.
     pub(crate) fn put_statement(&self, text: &str, statement: &Arc<Statement>) {
-        if text.len() > LONGEST_TEXT || !self.seen_before(text) {
+        if text.len() > LONGEST_TEXT || !self.seen_before(text, 0) {
             return;
         }
         let mut inner = self.inner.lock();
@@ -74,9 +74,10 @@ impl PlanCache {
         }
     }
 
-    /// Whether a text was seen lately; from now on it was.
-    fn seen_before(&self, text: &str) -> bool {
+    /// Whether a text was seen lately for a purpose; from now on it was.
+    fn seen_before(&self, text: &str, purpose: u8) -> bool {
         let mut hasher = self.hasher.build_hasher();
+        hasher.write_u8(purpose);
         hasher.write(text.as_bytes());
         let hash = hasher.finish() | 1;
         let mut inner = self.inner.lock();
@@ -93,7 +94,7 @@ impl PlanCache {
         if key.text.len() > LONGEST_TEXT || holds_moving_literal(&key.text) {
             return;
         }
-        if !always && !self.seen_before(&key.text) {
+        if !always && !self.seen_before(&key.text, 1) {
             return;
         }
         let mut inner = self.inner.lock();

@@ -86,7 +86,8 @@ impl Session {
         let now = now_micros();
         let started = self.transaction.as_ref().map_or(now, |open| open.started);
         self.shared.activity.running(&statement.text, now, started);
-        let deadline = self.view.derived.statement_timeout.map(|limit| Instant::now() + limit);
+        let limit = self.shared.settings.lock().derived().statement_timeout;
+        let deadline = limit.map(|limit| Instant::now() + limit);
         let result = self.run_portal(portal, max_rows, options, sink, deadline).await;
         if result.is_ok() {
             self.shared.activity.waiting(self.transaction_status(), now_micros());

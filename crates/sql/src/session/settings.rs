@@ -47,7 +47,6 @@ pub(crate) struct Derived {
     pub idle_in_transaction: Option<Duration>,
     pub isolation: IsolationLevel,
     pub read_only: bool,
-    pub deferrable: bool,
     pub engine: EngineChoice,
     /// What the reading of literals depends on, as a key.
     pub literals: Arc<str>,
@@ -131,11 +130,6 @@ impl Settings {
         self.values.contains_key(&name.to_ascii_lowercase())
     }
 
-    /// Names of the session's own settings.
-    pub(crate) fn custom(&self) -> impl Iterator<Item = &str> {
-        self.values.keys().map(String::as_str).filter(|name| name.contains('.'))
-    }
-
     /// SET: `None` for DEFAULT. In a transaction the change is undone if it fails, and a local one at
     /// its end in any case.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>, local: bool, in_transaction: bool) -> SqlResult<()> {
@@ -197,11 +191,9 @@ impl Settings {
     fn note_change(&mut self, name: &'static str) {
         self.derived = Arc::new(derive(&self.values));
         self.generation += 1;
-        if let Some(reported) = REPORTED.iter().find(|reported| reported.eq_ignore_ascii_case(name)) {
-            if !self.changed.contains(reported) {
-                self.changed.push(reported);
-            }
-        }
+        let reported = REPORTED.iter().find(|reported| reported.eq_ignore_ascii_case(name));
+        let news = reported.copied().filter(|reported| !self.changed.contains(reported));
+        self.changed.extend(news.into_iter().collect::<Vec<_>>());
     }
 
     /// RESET ALL.
@@ -389,7 +381,6 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         idle_in_transaction: millis("idle_in_transaction_session_timeout"),
         isolation: IsolationLevel::by_name(get("default_transaction_isolation")).unwrap_or_default(),
         read_only: get("default_transaction_read_only") == "on",
-        deferrable: get("default_transaction_deferrable") == "on",
         engine: EngineChoice::parse(get("engine")).unwrap_or_default(),
     }
 }

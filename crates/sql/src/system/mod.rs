@@ -25,7 +25,7 @@ mod settings_rows;
 mod tables;
 
 use crate::bind::SystemRef;
-use crate::session::view::{SessionView, Times};
+use crate::session::view::SessionView;
 use sql_types::{Row, SqlResult};
 
 pub(crate) use builtin::is_reserved_word;
@@ -36,12 +36,12 @@ pub(crate) fn reference(schema: &str, name: &str) -> Option<SystemRef> {
 }
 
 /// The rows of a computed table.
-pub(crate) async fn rows(name: &'static str, view: &SessionView, times: Times) -> SqlResult<Vec<Row>> {
+pub(crate) async fn rows(name: &'static str, view: &SessionView) -> SqlResult<Vec<Row>> {
     let Some((schema, table)) = name.split_once('.').and_then(|(schema, name)| Some((schema, tables::find(schema, name)?)))
     else {
         return Ok(Vec::new());
     };
-    let cx = row::SystemContext { view, times, table };
+    let cx = row::SystemContext { view, table };
     let rows = match schema {
         "information_schema" => information::rows(&cx),
         _ => match pg_class::rows(&cx).or_else(|| pg_schema::rows(&cx)).or_else(|| settings_rows::rows(&cx)) {

@@ -2,13 +2,12 @@
 
 use super::tables::SystemTable;
 use crate::catalog::CatalogSnapshot;
-use crate::session::view::{SessionView, Times};
+use crate::session::view::SessionView;
 use sql_types::{Datum, Oid, Row, Type};
 
 /// What the rows of a computed table are made from.
 pub(crate) struct SystemContext<'a> {
     pub view: &'a SessionView,
-    pub times: Times,
     pub table: &'static SystemTable,
 }
 

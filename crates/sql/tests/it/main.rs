@@ -1,9 +1,12 @@
 //! Tests of the SQL layer against a KV node in this process.
 
+mod catalogs;
 mod changes;
 mod database;
 mod engines;
 mod operators;
 mod plan_support;
+mod schema;
+mod sessions;
 mod statements;
 mod support;

@@ -3,8 +3,9 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-# One profile for everything: RocksDB and DataFusion are compiled once.
-PROFILE := --release
+# One profile, and always the whole workspace: cargo chooses the features of shared dependencies by what
+# is built together, and another choice would compile RocksDB and DataFusion again.
+PROFILE := --release --workspace
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DORMOUSE := $(TARGET_DIR)/release/dormouse
 
@@ -17,7 +18,7 @@ deps: ## Installs what the build and the tests need, where it is missing
 	@scripts/install-deps
 
 build: deps ## Builds the one binary
-	$(CARGO) build $(PROFILE) --bin dormouse
+	$(CARGO) build $(PROFILE) --bins
 
 demo: build ## Builds, starts the whole system and prints how to connect
 	@$(DORMOUSE) demo
@@ -25,9 +26,9 @@ demo: build ## Builds, starts the whole system and prints how to connect
 test: deps test-rust test-drivers ## Everything a change must pass
 
 test-rust: ## Unit and integration tests, with real processes
-	$(CARGO) test $(PROFILE) --workspace --bins --lib --tests
+	$(CARGO) test $(PROFILE) --bins --lib --tests
 
-test-drivers: build ## Real PostgreSQL drivers in five languages
+test-drivers: ## Real PostgreSQL drivers in five languages
 	@DORMOUSE=$(DORMOUSE) tests/drivers/run
 
 lint: ## Format, lints, documentation links

@@ -186,7 +186,8 @@ impl Engine {
 }
 
 fn as_oid(number: u64) -> SqlResult<Oid> {
-    Oid::try_from(number).map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT, "this tenant has used all object identifiers"))
+    Oid::try_from(number)
+        .map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT, "this tenant has used all object identifiers"))
 }
 
 /// Clears the contents of storage numbers and then forgets that they were garbage. What fails is done

@@ -1,7 +1,7 @@
 //! [`DatabaseCatalog`]: a snapshot as the sessions of one database see it.
 
-use super::snapshot::{CatalogSnapshot, Relation};
 use super::oids;
+use super::snapshot::{CatalogSnapshot, Relation};
 use crate::bind::{CatalogLookup, RelationRef, ViewRef};
 use crate::system;
 use sql_types::{Oid, SqlResult};

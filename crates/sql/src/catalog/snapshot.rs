@@ -33,7 +33,10 @@ impl Relation {
     /// Its OID.
     pub fn oid(self) -> Oid {
         match self {
-            Relation::Table(oid) | Relation::View(oid) | Relation::Sequence(oid) | Relation::Index(oid, ..) => oid,
+            Relation::Table(oid)
+            | Relation::View(oid)
+            | Relation::Sequence(oid)
+            | Relation::Index(oid, ..) => oid,
         }
     }
 
@@ -288,8 +291,8 @@ impl CatalogSnapshot {
             return true;
         }
         let Some(acl) = self.acls.get(&object) else { return false };
-        acl.grants
-            .iter()
-            .any(|(grantee, letters)| letters.contains(letter) && (*grantee == 0 || self.is_member(role, *grantee)))
+        acl.grants.iter().any(|(grantee, letters)| {
+            letters.contains(letter) && (*grantee == 0 || self.is_member(role, *grantee))
+        })
     }
 }

@@ -142,8 +142,12 @@ pub async fn load(kv: &KvClient, tenant: &TenantInfo) -> SqlResult<CatalogSnapsh
         span = page.resume;
     }
     txn.rollback().await;
-    let gone: Vec<_> =
-        snapshot.schemas.keys().map(|key| key.0).filter(|oid| !snapshot.databases.contains_key(oid)).collect();
+    let gone: Vec<_> = snapshot
+        .schemas
+        .keys()
+        .map(|key| key.0)
+        .filter(|oid| !snapshot.databases.contains_key(oid))
+        .collect();
     snapshot.schemas.retain(|key, _| !gone.contains(&key.0));
     snapshot.finish();
     Ok(snapshot)

@@ -1,11 +1,11 @@
 //! ALTER TABLE: columns.
 
+use super::DdlContext;
 use super::alter_table::{contains_nulls, forget_added_values};
 use super::constraint::{column_position, violation_query};
 use super::drop_object;
 use super::statement::{AlterAction, ColumnDef, Constraint, ConstraintKind};
 use super::tokens::quote_ident;
-use super::DdlContext;
 use crate::bind;
 use crate::catalog::descriptor::{ColumnDescriptor, PRIMARY_INDEX, TableDescriptor};
 use crate::exec::eval::{EvalEnv, eval};
@@ -26,7 +26,10 @@ impl DdlContext<'_> {
         if_not_exists: bool,
     ) -> SqlResult<()> {
         if if_not_exists && table.columns.iter().any(|known| known.name == column.name) {
-            self.notice(format!("column \"{}\" of relation \"{}\" already exists, skipping", column.name, table.name));
+            self.notice(format!(
+                "column \"{}\" of relation \"{}\" already exists, skipping",
+                column.name, table.name
+            ));
             return Ok(());
         }
         let mut changed = (**table).clone();
@@ -133,15 +136,22 @@ impl DdlContext<'_> {
         let at = match column_position(table, name) {
             Ok(at) => at,
             Err(_) if if_exists => {
-                self.notice(format!("column \"{name}\" of relation \"{}\" does not exist, skipping", table.name));
+                self.notice(format!(
+                    "column \"{name}\" of relation \"{}\" does not exist, skipping",
+                    table.name
+                ));
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         let id = table.columns[at].id;
         drop_object::release_views(self, table, cascade, &format!("column {name} of table {}", table.name))?;
-        let indexes: Vec<_> =
-            table.indexes.iter().filter(|index| index.columns.iter().any(|(column, _)| *column == id)).cloned().collect();
+        let indexes: Vec<_> = table
+            .indexes
+            .iter()
+            .filter(|index| index.columns.iter().any(|(column, _)| *column == id))
+            .cloned()
+            .collect();
         for index in &indexes {
             drop_object::release_index(self, table, index, cascade)?;
         }
@@ -159,7 +169,8 @@ impl DdlContext<'_> {
         let view = self.working_view()?;
         let session = view.eval(self.times);
         let context = view.bind_context(&session, &[]);
-        let sequence = changed.columns.iter().find(|column| column.id == id).and_then(|column| column.sequence);
+        let sequence =
+            changed.columns.iter().find(|column| column.id == id).and_then(|column| column.sequence);
         changed.columns.retain(|column| column.id != id);
         // A check that can no longer be bound was about the column.
         let without = Arc::new(TableDescriptor { checks: Vec::new(), ..changed.clone() });
@@ -172,13 +183,18 @@ impl DdlContext<'_> {
     }
 
     /// The other changes of a column.
-    pub(super) async fn alter_column(&mut self, table: &Arc<TableDescriptor>, action: &AlterAction) -> SqlResult<()> {
+    pub(super) async fn alter_column(
+        &mut self,
+        table: &Arc<TableDescriptor>,
+        action: &AlterAction,
+    ) -> SqlResult<()> {
         let mut changed = (**table).clone();
         match action {
             AlterAction::SetDefault(name, text) => {
                 let at = column_position(table, name)?;
                 if table.columns[at].identity.is_some() {
-                    let message = format!("column \"{name}\" of relation \"{}\" is an identity column", table.name);
+                    let message =
+                        format!("column \"{name}\" of relation \"{}\" is an identity column", table.name);
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 }
                 changed.columns[at].default = match text {
@@ -222,8 +238,11 @@ impl DdlContext<'_> {
             }
             AlterAction::SetIdentity(name, kind, options) => {
                 let at = column_position(table, name)?;
-                let Some(sequence) = table.columns[at].sequence.filter(|_| table.columns[at].identity.is_some()) else {
-                    let message = format!("column \"{name}\" of relation \"{}\" is not an identity column", table.name);
+                let Some(sequence) =
+                    table.columns[at].sequence.filter(|_| table.columns[at].identity.is_some())
+                else {
+                    let message =
+                        format!("column \"{name}\" of relation \"{}\" is not an identity column", table.name);
                     return Err(SqlError::new(SqlState::OBJECT_STATE, message));
                 };
                 if let Some(kind) = kind {
@@ -233,11 +252,14 @@ impl DdlContext<'_> {
             }
             AlterAction::DropIdentity(name, if_exists) => {
                 let at = column_position(table, name)?;
-                let Some(sequence) = table.columns[at].sequence.filter(|_| table.columns[at].identity.is_some()) else {
+                let Some(sequence) =
+                    table.columns[at].sequence.filter(|_| table.columns[at].identity.is_some())
+                else {
                     if *if_exists {
                         return Ok(());
                     }
-                    let message = format!("column \"{name}\" of relation \"{}\" is not an identity column", table.name);
+                    let message =
+                        format!("column \"{name}\" of relation \"{}\" is not an identity column", table.name);
                     return Err(SqlError::new(SqlState::OBJECT_STATE, message));
                 };
                 let column = &mut changed.columns[at];
@@ -268,7 +290,10 @@ impl DdlContext<'_> {
         if referred && old.ty != new.ty {
             return Err(SqlError::unsupported("to change the type of a column that a foreign key uses"));
         }
-        if using.is_none() && old.ty != new.ty && !matches!(cast_kind(old.ty, new.ty), Some(CastKind::Implicit | CastKind::Assignment)) {
+        if using.is_none()
+            && old.ty != new.ty
+            && !matches!(cast_kind(old.ty, new.ty), Some(CastKind::Implicit | CastKind::Assignment))
+        {
             let message = format!("column \"{name}\" cannot be cast automatically to type {}", new.ty);
             let hint = format!("You might need to specify \"USING {name}::{}\".", new.ty);
             return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint(hint));
@@ -283,7 +308,10 @@ impl DdlContext<'_> {
         let default = match &table.columns[at].default {
             Some(text) if table.columns[at].sequence.is_none() => {
                 self.default_text(text, &changed.columns[at]).map_err(|_| {
-                    let message = format!("default for column \"{name}\" cannot be cast automatically to type {}", new.ty);
+                    let message = format!(
+                        "default for column \"{name}\" cannot be cast automatically to type {}",
+                        new.ty
+                    );
                     SqlError::new(SqlState::DATATYPE_MISMATCH, message)
                 })?
             }
@@ -297,7 +325,10 @@ impl DdlContext<'_> {
                 Some(bind::bind_row_expr(text, &Arc::new(plain), &context)?)
             }
         };
-        let kinds = changed.checks.iter().map(|check| bind::bind_check(&check.expr, &Arc::new(changed.clone()), &context));
+        let kinds = changed
+            .checks
+            .iter()
+            .map(|check| bind::bind_check(&check.expr, &Arc::new(changed.clone()), &context));
         kinds.collect::<SqlResult<Vec<_>>>()?;
         self.rewrite(table, &changed, &mut |mut row| {
             let (value, from) = match &using {

@@ -1,12 +1,12 @@
 //! ALTER TABLE and, for names and owners, ALTER INDEX, VIEW and SEQUENCE.
 
+use super::DdlContext;
 use super::constraint::{column_position, violation_query};
 use super::create_table::add_rowid;
 use super::drop_object;
 use super::naming::has_constraint;
 use super::statement::{AlterAction, Constraint, ConstraintKind, ObjectKind};
 use super::tokens::{Name, quote_ident};
-use super::DdlContext;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
 use crate::session::locks::mode;
@@ -84,7 +84,9 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
                     sequence.name = to.clone();
                 }
                 AlterAction::Owner(owner) => sequence.owner = cx.role(owner)?.oid,
-                AlterAction::SetSchema(schema) => sequence.schema = target_schema(cx, schema, &sequence.name)?,
+                AlterAction::SetSchema(schema) => {
+                    sequence.schema = target_schema(cx, schema, &sequence.name)?
+                }
                 AlterAction::Nothing => {}
                 _ => return Err(wrong("sequence")),
             }
@@ -127,14 +129,20 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
 }
 
 fn target_schema(cx: &DdlContext<'_>, schema: &str, name: &str) -> SqlResult<sql_types::Oid> {
-    let target = cx.schema_for(&Name { schema: Some(schema.to_string()), name: name.to_string(), position: None })?;
+    let target =
+        cx.schema_for(&Name { schema: Some(schema.to_string()), name: name.to_string(), position: None })?;
     cx.check_free(target, name)?;
     Ok(target)
 }
 
 impl DdlContext<'_> {
     /// Rewrites the defaults that name a sequence by its old name.
-    pub(super) fn renamed_sequence(&mut self, oid: sql_types::Oid, schema: sql_types::Oid, name: &str) -> SqlResult<()> {
+    pub(super) fn renamed_sequence(
+        &mut self,
+        oid: sql_types::Oid,
+        schema: sql_types::Oid,
+        name: &str,
+    ) -> SqlResult<()> {
         let default = self.sequence_default(schema, name);
         let tables: Vec<Arc<TableDescriptor>> = self
             .catalog
@@ -195,10 +203,12 @@ impl DdlContext<'_> {
             }
             AlterAction::RenameConstraint { name, to } => {
                 if has_constraint(&table, to) {
-                    let message = format!("constraint \"{to}\" for relation \"{}\" already exists", table.name);
+                    let message =
+                        format!("constraint \"{to}\" for relation \"{}\" already exists", table.name);
                     return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
                 }
-                let indexes = changed.indexes.iter_mut().filter(|index| index.constraint).map(|index| &mut index.name);
+                let indexes =
+                    changed.indexes.iter_mut().filter(|index| index.constraint).map(|index| &mut index.name);
                 let checks = changed.checks.iter_mut().map(|check| &mut check.name);
                 let keys = changed.foreign_keys.iter_mut().map(|key| &mut key.name);
                 let Some(found) = indexes.chain(checks).chain(keys).find(|known| *known == name) else {
@@ -256,12 +266,19 @@ impl DdlContext<'_> {
         let view = self.catalog.views.values().find(|view| view.depends_on.contains(&table.oid));
         match view {
             None => Ok(()),
-            Some(view) => Err(SqlError::unsupported(format!("to {what} table \"{}\" while view \"{}\" reads it", table.name, view.name))
-                .with_hint("Drop the view, make the change, and create the view again.")),
+            Some(view) => Err(SqlError::unsupported(format!(
+                "to {what} table \"{}\" while view \"{}\" reads it",
+                table.name, view.name
+            ))
+            .with_hint("Drop the view, make the change, and create the view again.")),
         }
     }
 
-    async fn add_constraint(&mut self, table: &Arc<TableDescriptor>, constraint: &Constraint) -> SqlResult<()> {
+    async fn add_constraint(
+        &mut self,
+        table: &Arc<TableDescriptor>,
+        constraint: &Constraint,
+    ) -> SqlResult<()> {
         let mut changed = (**table).clone();
         let name = constraint.name.as_deref();
         match &constraint.kind {
@@ -277,7 +294,9 @@ impl DdlContext<'_> {
                 self.put_table(changed).map(|_| ())
             }
             ConstraintKind::UsingIndex(index, primary) => {
-                let Some(found) = changed.indexes.iter_mut().find(|known| known.name == *index && !known.constraint) else {
+                let Some(found) =
+                    changed.indexes.iter_mut().find(|known| known.name == *index && !known.constraint)
+                else {
                     let message = format!("index \"{index}\" does not exist");
                     return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
                 };
@@ -318,7 +337,10 @@ impl DdlContext<'_> {
         let name = self.qualified(table);
         for check in changed.checks.iter().skip(table.checks.len()) {
             if self.finds_row(&violation_query(&format!("NOT ({})", check.expr), &name)).await? {
-                let message = format!("check constraint \"{}\" of relation \"{}\" is violated by some row", check.name, table.name);
+                let message = format!(
+                    "check constraint \"{}\" of relation \"{}\" is violated by some row",
+                    check.name, table.name
+                );
                 return Err(SqlError::new(SqlState::CHECK_VIOLATION, message));
             }
         }
@@ -352,7 +374,11 @@ impl DdlContext<'_> {
     }
 
     /// Writes a table anew with another primary key.
-    async fn set_primary_key(&mut self, table: &Arc<TableDescriptor>, index: IndexDescriptor) -> SqlResult<()> {
+    async fn set_primary_key(
+        &mut self,
+        table: &Arc<TableDescriptor>,
+        index: IndexDescriptor,
+    ) -> SqlResult<()> {
         let hidden = table.columns.iter().position(|column| column.hidden);
         let Some(hidden) = hidden else {
             let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
@@ -423,7 +449,8 @@ impl DdlContext<'_> {
         changed.foreign_keys.retain(|key| key.name != name);
         if changed.checks.len() + changed.foreign_keys.len() == before {
             if if_exists {
-                let message = format!("constraint \"{name}\" of relation \"{}\" does not exist, skipping", table.name);
+                let message =
+                    format!("constraint \"{name}\" of relation \"{}\" does not exist, skipping", table.name);
                 self.notice(message);
                 return Ok(());
             }

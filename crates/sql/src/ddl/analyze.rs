@@ -1,7 +1,7 @@
 //! ANALYZE: counts rows.
 
-use super::tokens::Name;
 use super::DdlContext;
+use super::tokens::Name;
 use crate::catalog::Relation;
 use crate::session::locks::mode;
 use sql_types::{Oid, SqlResult};

@@ -1,9 +1,9 @@
 //! COMMENT ON.
 
+use super::DdlContext;
 use super::constraint::column_position;
 use super::statement::ObjectKind;
 use super::tokens::Name;
-use super::DdlContext;
 use crate::catalog::Relation;
 use sql_types::{SqlError, SqlResult, SqlState};
 
@@ -47,7 +47,9 @@ pub(super) fn comment(
             cx.put_role(changed)
         }
         ObjectKind::Extension => Ok(()),
-        ObjectKind::Index | ObjectKind::Constraint => Err(SqlError::unsupported("a comment on an index or constraint")),
+        ObjectKind::Index | ObjectKind::Constraint => {
+            Err(SqlError::unsupported("a comment on an index or constraint"))
+        }
         ObjectKind::Other(what) => Err(SqlError::unsupported(format!("a comment on a {what}"))),
     }
 }

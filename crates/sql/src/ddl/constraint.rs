@@ -1,8 +1,8 @@
 //! Constraints of a table: their descriptors, and the check that existing rows keep them.
 
+use super::DdlContext;
 use super::naming::{constraint_name, has_constraint};
 use super::statement::{Constraint, ConstraintKind, ForeignKey};
-use super::DdlContext;
 use crate::bind;
 use crate::catalog::descriptor::{
     CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor,
@@ -27,7 +27,10 @@ fn key_position(table: &TableDescriptor, name: &str) -> SqlResult<usize> {
 }
 
 /// The key columns of an index by name; duplicates and types without order are refused.
-pub(super) fn key_columns(table: &TableDescriptor, names: &[(String, bool)]) -> SqlResult<Vec<(ColumnId, bool)>> {
+pub(super) fn key_columns(
+    table: &TableDescriptor,
+    names: &[(String, bool)],
+) -> SqlResult<Vec<(ColumnId, bool)>> {
     let mut columns: Vec<(ColumnId, bool)> = Vec::with_capacity(names.len());
     if names.len() > 32 {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "cannot use more than 32 columns in an index"));
@@ -39,7 +42,10 @@ pub(super) fn key_columns(table: &TableDescriptor, names: &[(String, bool)]) -> 
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         if column.ty.ty == sql_types::Type::JSON {
-            let message = format!("data type {} has no default operator class for access method \"btree\"", column.ty.ty);
+            let message = format!(
+                "data type {} has no default operator class for access method \"btree\"",
+                column.ty.ty
+            );
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
         }
         columns.push((column.id, *descending));
@@ -80,8 +86,14 @@ impl DdlContext<'_> {
                 self.check_free(table.schema, name)?;
                 name.to_string()
             }
-            None if primary => self.relation_name(table.schema, (&table.name, "", "pkey"), &Self::index_names(table)),
-            None => self.relation_name(table.schema, (&table.name, &joined(names), "key"), &Self::index_names(table)),
+            None if primary => {
+                self.relation_name(table.schema, (&table.name, "", "pkey"), &Self::index_names(table))
+            }
+            None => self.relation_name(
+                table.schema,
+                (&table.name, &joined(names), "key"),
+                &Self::index_names(table),
+            ),
         };
         let oid = self.new_oid().await?;
         Ok(IndexDescriptor {
@@ -134,7 +146,8 @@ impl DdlContext<'_> {
         columns: &[String],
         key: &ForeignKey,
     ) -> SqlResult<()> {
-        let itself = key.table.name == table.name && self.find(&key.table).is_none_or(|found| found.oid() == table.oid);
+        let itself = key.table.name == table.name
+            && self.find(&key.table).is_none_or(|found| found.oid() == table.oid);
         let referenced = if itself { Arc::new(table.clone()) } else { self.table(&key.table)? };
         if !itself {
             self.lock(referenced.oid, mode::SHARE + 1).await?;
@@ -146,14 +159,20 @@ impl DdlContext<'_> {
         let positions = columns.iter().map(position).collect::<SqlResult<Vec<_>>>()?;
         let referenced_ids: Vec<ColumnId> = if key.columns.is_empty() {
             let primary = referenced.primary();
-            let hidden = primary.columns.iter().any(|(id, _)| referenced.column(*id).is_none_or(|column| column.hidden));
+            let hidden = primary
+                .columns
+                .iter()
+                .any(|(id, _)| referenced.column(*id).is_none_or(|column| column.hidden));
             if hidden {
                 let message = format!("there is no primary key for referenced table \"{}\"", referenced.name);
                 return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
             }
             primary.columns.iter().map(|(id, _)| *id).collect()
         } else {
-            let ids = key.columns.iter().map(|name| key_position(&referenced, name).map(|at| referenced.columns[at].id));
+            let ids = key
+                .columns
+                .iter()
+                .map(|name| key_position(&referenced, name).map(|at| referenced.columns[at].id));
             ids.collect::<SqlResult<_>>()?
         };
         if referenced_ids.len() != positions.len() {
@@ -204,7 +223,11 @@ impl DdlContext<'_> {
     }
 
     /// Adds a constraint that needs no index to a descriptor.
-    pub(super) async fn add_plain(&self, table: &mut TableDescriptor, constraint: &Constraint) -> SqlResult<()> {
+    pub(super) async fn add_plain(
+        &self,
+        table: &mut TableDescriptor,
+        constraint: &Constraint,
+    ) -> SqlResult<()> {
         let name = constraint.name.as_deref();
         match &constraint.kind {
             ConstraintKind::Check(expr) => self.add_check(table, name, expr).await,

@@ -119,7 +119,8 @@ impl DdlContext<'_> {
         {
             return SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{schema}\" does not exist"));
         }
-        let error = SqlError::new(SqlState::UNDEFINED_TABLE, format!("{kind} \"{}\" does not exist", name.written()));
+        let error =
+            SqlError::new(SqlState::UNDEFINED_TABLE, format!("{kind} \"{}\" does not exist", name.written()));
         match name.position {
             Some(position) if kind == "relation" => error.at(position),
             _ => error,
@@ -161,7 +162,9 @@ impl DdlContext<'_> {
     pub(crate) fn check_free(&self, schema: Oid, name: &str) -> SqlResult<()> {
         match self.catalog.relation(self.database(), schema, name) {
             None => Ok(()),
-            Some(_) => Err(SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))),
+            Some(_) => {
+                Err(SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")))
+            }
         }
     }
 
@@ -275,7 +278,11 @@ impl DdlContext<'_> {
     }
 
     pub(crate) fn remove_acl(&mut self, oid: Oid) -> SqlResult<()> {
-        if self.catalog.acls.contains_key(&oid) { self.put_acl(oid, AclDescriptor::default()) } else { Ok(()) }
+        if self.catalog.acls.contains_key(&oid) {
+            self.put_acl(oid, AclDescriptor::default())
+        } else {
+            Ok(())
+        }
     }
 
     /// Removes the record of a schema for good, or marks an implied one as gone.

@@ -1,12 +1,12 @@
 //! CREATE TABLE and CREATE TABLE AS.
 
+use super::DdlContext;
 use super::statement::{ColumnDef, ConstraintKind, CreateTable, Like};
 use super::tokens::{Name, quote_ident, quote_literal};
-use super::DdlContext;
 use crate::bind::Binder;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{ColumnDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
-use crate::exec::{execute};
+use crate::exec::execute;
 use crate::parse::Statement;
 use crate::plan::{Plan, PlanKind};
 use crate::session::prepared;
@@ -52,7 +52,11 @@ impl DdlContext<'_> {
     }
 
     /// Adds a column to a descriptor, with its sequence if it is serial or an identity.
-    pub(super) async fn add_column(&mut self, table: &mut TableDescriptor, column: &ColumnDef) -> SqlResult<()> {
+    pub(super) async fn add_column(
+        &mut self,
+        table: &mut TableDescriptor,
+        column: &ColumnDef,
+    ) -> SqlResult<()> {
         if table.columns.iter().any(|known| known.name == column.name) {
             let message = if table.version == 0 {
                 format!("column \"{}\" specified more than once", column.name)
@@ -88,7 +92,10 @@ impl DdlContext<'_> {
         };
         if let Some(text) = &column.default {
             if column.serial.is_some() || column.identity.is_some() {
-                let message = format!("multiple default values specified for column \"{}\" of table \"{}\"", column.name, table.name);
+                let message = format!(
+                    "multiple default values specified for column \"{}\" of table \"{}\"",
+                    column.name, table.name
+                );
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
             described.default = self.default_text(text, &described)?;
@@ -114,12 +121,12 @@ impl DdlContext<'_> {
         let eval = view.eval(self.times);
         let context = view.bind_context(&eval, &[]);
         Binder::new(&context, None, 0).default_expr(text, column)?;
-        Ok(Some(self.stable_default(text, column, &view)?))
+        Ok(Some(self.stable_default(text, column)?))
     }
 
     /// Spells out what a default depends on: the schema of the sequence it draws from, the type of a
     /// bare string.
-    fn stable_default(&self, text: &str, column: &ColumnDescriptor, view: &SessionView) -> SqlResult<String> {
+    fn stable_default(&self, text: &str, column: &ColumnDescriptor) -> SqlResult<String> {
         use sqlparser::ast::{Expr, Value};
         let ast = crate::parse::parse_expr(text)?;
         if let Expr::Value(value) = &ast
@@ -130,12 +137,12 @@ impl DdlContext<'_> {
         let lower = text.to_ascii_lowercase();
         let Some(start) = lower.find("nextval(") else { return Ok(text.to_string()) };
         let rest = &text[start + "nextval(".len()..];
-        let Some((name, after)) = rest.trim_start().strip_prefix('\'').and_then(|rest| rest.split_once('\'')) else {
+        let Some((name, after)) = rest.trim_start().strip_prefix('\'').and_then(|rest| rest.split_once('\''))
+        else {
             return Ok(text.to_string());
         };
         let mut cursor = super::tokens::Cursor::new(name)?;
         let written = cursor.name()?;
-        let _ = view;
         let Some(Relation::Sequence(oid)) = self.find(&written) else { return Ok(text.to_string()) };
         let Some(sequence) = self.catalog.sequences.get(&oid) else { return Ok(text.to_string()) };
         let qualified = self.sequence_default(sequence.schema, &sequence.name);
@@ -206,7 +213,8 @@ impl DdlContext<'_> {
             if !index.constraint {
                 let second: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
                 let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
-                copied.name = self.relation_name(table.schema, (&table.name, &second.join("_"), "idx"), &taken);
+                copied.name =
+                    self.relation_name(table.schema, (&table.name, &second.join("_"), "idx"), &taken);
             }
             if primary { table.indexes.insert(0, copied) } else { table.indexes.push(copied) }
         }
@@ -267,7 +275,8 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
         match &constraint.kind {
             ConstraintKind::Primary(columns) => {
                 if primary.is_some() {
-                    let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
+                    let message =
+                        format!("multiple primary keys for table \"{}\" are not allowed", table.name);
                     return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
                 }
                 let index = cx.constraint_index(&table, constraint_name, columns, true).await?;

@@ -1,9 +1,9 @@
 //! DROP, and what depends on what.
 
+use super::DdlContext;
 use super::index;
 use super::statement::ObjectKind;
 use super::tokens::Name;
-use super::DdlContext;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{IndexDescriptor, TableDescriptor};
 use crate::catalog::oids;
@@ -59,7 +59,9 @@ async fn drop_one(
     match kind {
         ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence | ObjectKind::Index => {
             let Some(found) = cx.find(name) else {
-                if crate::system::reference(name.schema.as_deref().unwrap_or("pg_catalog"), &name.name).is_some() {
+                if crate::system::reference(name.schema.as_deref().unwrap_or("pg_catalog"), &name.name)
+                    .is_some()
+                {
                     let message = format!("permission denied: \"{}\" is a system catalog", name.name);
                     return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
                 }
@@ -76,9 +78,10 @@ async fn drop_one(
         ObjectKind::Schema => drop_schema(cx, name, if_exists, cascade).await,
         ObjectKind::Database => drop_database(cx, name, if_exists),
         ObjectKind::Role => super::role::drop(cx, name, if_exists),
-        ObjectKind::Extension if name.name == "plpgsql" => {
-            Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, "cannot drop extension plpgsql because it is required by the database system"))
-        }
+        ObjectKind::Extension if name.name == "plpgsql" => Err(SqlError::new(
+            SqlState::DEPENDENT_OBJECTS,
+            "cannot drop extension plpgsql because it is required by the database system",
+        )),
         other => missing(cx, other, name, if_exists),
     }
 }
@@ -108,7 +111,8 @@ pub(super) async fn drop_relation(
             let table = cx.table_by_oid(table)?;
             cx.check_owner("index", &table.name, table.owner)?;
             if let Relation::Index(oid, ..) = relation
-                && let Some(index) = table.indexes.iter().find(|index| index.oid == oid && index.unique && !index.constraint)
+                && let Some(index) =
+                    table.indexes.iter().find(|index| index.oid == oid && index.unique && !index.constraint)
             {
                 release_index(cx, &table, index, cascade)?;
             }
@@ -126,7 +130,8 @@ async fn drop_table(cx: &mut DdlContext<'_>, oid: Oid, cascade: bool, together: 
     for (other, position) in referring {
         let Some(key) = other.foreign_keys.get(position).cloned() else { continue };
         if !cascade && !together.contains(&other.oid) {
-            let detail = format!("constraint {} on table {} depends on table {}", key.name, other.name, table.name);
+            let detail =
+                format!("constraint {} on table {} depends on table {}", key.name, other.name, table.name);
             return Err(dependents(&format!("table {}", table.name), detail));
         }
         if cascade && !together.contains(&other.oid) {
@@ -166,13 +171,29 @@ fn dependents(what: &str, detail: String) -> SqlError {
 }
 
 /// Drops the views that read a table (`cascade`), or refuses.
-pub(super) fn release_views(cx: &mut DdlContext<'_>, table: &TableDescriptor, cascade: bool, what: &str) -> SqlResult<()> {
+pub(super) fn release_views(
+    cx: &mut DdlContext<'_>,
+    table: &TableDescriptor,
+    cascade: bool,
+    what: &str,
+) -> SqlResult<()> {
     release_readers(cx, table.oid, cascade, what, &[])
 }
 
-fn release_readers(cx: &mut DdlContext<'_>, oid: Oid, cascade: bool, what: &str, together: &[Oid]) -> SqlResult<()> {
-    let readers: Vec<_> =
-        cx.catalog.views.values().filter(|view| view.oid != oid && view.depends_on.contains(&oid)).cloned().collect();
+fn release_readers(
+    cx: &mut DdlContext<'_>,
+    oid: Oid,
+    cascade: bool,
+    what: &str,
+    together: &[Oid],
+) -> SqlResult<()> {
+    let readers: Vec<_> = cx
+        .catalog
+        .views
+        .values()
+        .filter(|view| view.oid != oid && view.depends_on.contains(&oid))
+        .cloned()
+        .collect();
     for view in readers {
         if !cascade && !together.contains(&view.oid) {
             return Err(dependents(what, format!("view {} depends on {what}", view.name)));
@@ -212,7 +233,10 @@ pub(super) fn release_index(
         }
         let what = format!("constraint {} on table {}", index.name, table.name);
         if !cascade {
-            let detail = format!("constraint {} on table {} depends on index {}", key.name, referring.name, index.name);
+            let detail = format!(
+                "constraint {} on table {} depends on index {}",
+                key.name, referring.name, index.name
+            );
             return Err(dependents(&what, detail));
         }
         cx.notice(format!("drop cascades to constraint {} on table {}", key.name, referring.name));
@@ -227,26 +251,36 @@ pub(super) fn release_index(
 /// Takes the defaults that draw from a sequence away (`cascade`), or refuses.
 fn release_sequence(cx: &mut DdlContext<'_>, oid: Oid, name: &str, cascade: bool) -> SqlResult<()> {
     let quoted = format!("{name}'::regclass");
-    let uses = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains("nextval(") && text.contains(&quoted));
+    let uses = |text: &Option<String>| {
+        text.as_ref().is_some_and(|text| text.contains("nextval(") && text.contains(&quoted))
+    };
     let tables: Vec<_> = cx
         .catalog
         .tables
         .values()
-        .filter(|table| table.columns.iter().any(|column| column.sequence == Some(oid) || uses(&column.default)))
+        .filter(|table| {
+            table.columns.iter().any(|column| column.sequence == Some(oid) || uses(&column.default))
+        })
         .cloned()
         .collect();
     for table in tables {
         if !cascade {
-            let column = table.columns.iter().find(|column| column.sequence == Some(oid) || uses(&column.default));
+            let column =
+                table.columns.iter().find(|column| column.sequence == Some(oid) || uses(&column.default));
             let column = column.map_or("", |column| column.name.as_str());
-            let detail =
-                format!("default value for column {column} of table {} depends on sequence {name}", table.name);
+            let detail = format!(
+                "default value for column {column} of table {} depends on sequence {name}",
+                table.name
+            );
             return Err(dependents(&format!("sequence {name}"), detail));
         }
         let mut changed = (*table).clone();
         for column in &mut changed.columns {
             if column.sequence == Some(oid) || uses(&column.default) {
-                cx.notice(format!("drop cascades to default value for column {} of table {}", column.name, table.name));
+                cx.notice(format!(
+                    "drop cascades to default value for column {} of table {}",
+                    column.name, table.name
+                ));
                 (column.default, column.sequence, column.identity) = (None, None, None);
             }
         }
@@ -260,14 +294,20 @@ async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, casc
         return missing(cx, ObjectKind::Schema, name, if_exists);
     };
     if schema.oid == oids::PG_CATALOG || schema.oid == oids::INFORMATION_SCHEMA {
-        let message = format!("cannot drop schema {} because it is required by the database system", schema.name);
+        let message =
+            format!("cannot drop schema {} because it is required by the database system", schema.name);
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
     }
     cx.check_owner("schema", &schema.name, schema.owner)?;
-    let mut inside: Vec<Relation> = cx.catalog.relations(schema.database, schema.oid).map(|(_, found)| found).collect();
+    let mut inside: Vec<Relation> =
+        cx.catalog.relations(schema.database, schema.oid).map(|(_, found)| found).collect();
     inside.retain(|relation| !matches!(relation, Relation::Index(..)));
     if !inside.is_empty() && !cascade {
-        let first = cx.catalog.relations(schema.database, schema.oid).next().map(|(name, found)| (name.to_string(), found.kind()));
+        let first = cx
+            .catalog
+            .relations(schema.database, schema.oid)
+            .next()
+            .map(|(name, found)| (name.to_string(), found.kind()));
         let (object, kind) = first.unwrap_or_default();
         let detail = format!("{kind} {object} depends on schema {}", schema.name);
         return Err(dependents(&format!("schema {}", schema.name), detail));
@@ -297,7 +337,8 @@ fn drop_database(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> SqlRe
         let detail = format!("There are {users} other sessions using the database.");
         return Err(SqlError::new(SqlState::OBJECT_IN_USE, message).with_detail(detail));
     }
-    let tables: Vec<_> = cx.catalog.tables.values().filter(|table| table.database == database.oid).cloned().collect();
+    let tables: Vec<_> =
+        cx.catalog.tables.values().filter(|table| table.database == database.oid).cloned().collect();
     for table in tables {
         cx.garbage(table.storage, 0)?;
         cx.remove_table(table.oid)?;
@@ -307,11 +348,13 @@ fn drop_database(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> SqlRe
     for oid in sequences {
         cx.remove_sequence(oid)?;
     }
-    let views: Vec<Oid> = cx.catalog.views.values().filter(|v| v.database == database.oid).map(|v| v.oid).collect();
+    let views: Vec<Oid> =
+        cx.catalog.views.values().filter(|v| v.database == database.oid).map(|v| v.oid).collect();
     for oid in views {
         cx.remove_view(oid)?;
     }
-    let schemas: Vec<_> = cx.catalog.schemas.values().filter(|s| s.database == database.oid).cloned().collect();
+    let schemas: Vec<_> =
+        cx.catalog.schemas.values().filter(|s| s.database == database.oid).cloned().collect();
     for schema in schemas.iter().filter(|schema| schema.oid >= crate::catalog::descriptor::FIRST_USER_OID) {
         cx.drop_schema(schema)?;
     }

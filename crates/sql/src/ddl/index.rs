@@ -1,8 +1,8 @@
 //! CREATE INDEX.
 
+use super::DdlContext;
 use super::constraint::key_columns;
 use super::statement::CreateIndex;
-use super::DdlContext;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::IndexDescriptor;
 use crate::session::locks::mode;
@@ -15,10 +15,18 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlR
     let columns = key_columns(&table, &index.columns)?;
     let name = match &index.name {
         Some(name) => {
-            if name.schema.as_deref().is_some_and(|schema| cx.catalog.schema_name(table.database, table.schema) != Some(schema)) {
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "an index lies in the schema of its table"));
+            if name
+                .schema
+                .as_deref()
+                .is_some_and(|schema| cx.catalog.schema_name(table.database, table.schema) != Some(schema))
+            {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "an index lies in the schema of its table",
+                ));
             }
-            if index.if_not_exists && cx.catalog.relation(table.database, table.schema, &name.name).is_some() {
+            if index.if_not_exists && cx.catalog.relation(table.database, table.schema, &name.name).is_some()
+            {
                 cx.notice(format!("relation \"{}\" already exists, skipping", name.name));
                 return Ok(());
             }
@@ -32,7 +40,14 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlR
     };
     let oid = cx.new_oid().await?;
     let mut changed = (*table).clone();
-    changed.indexes.push(IndexDescriptor { id: oid, oid, name, unique: index.unique, constraint: false, columns });
+    changed.indexes.push(IndexDescriptor {
+        id: oid,
+        oid,
+        name,
+        unique: index.unique,
+        constraint: false,
+        columns,
+    });
     changed.next_index = changed.next_index.max(oid + 1);
     cx.backfill(&changed, oid).await?;
     cx.put_table(changed)?;

@@ -64,7 +64,9 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
         Ddl::CreateSchema { name, if_not_exists, owner } => {
             schema_object::create_schema(cx, name.as_deref(), *if_not_exists, owner.as_deref()).await?;
         }
-        Ddl::CreateDatabase { name, owner } => schema_object::create_database(cx, name, owner.as_deref()).await?,
+        Ddl::CreateDatabase { name, owner } => {
+            schema_object::create_database(cx, name, owner.as_deref()).await?
+        }
         Ddl::CreateSequence { name, if_not_exists, options } => {
             sequence::create(cx, name, *if_not_exists, options).await?;
         }
@@ -72,11 +74,15 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
             view::create(cx, name, *or_replace, columns, query).await?;
         }
         Ddl::CreateRole { name, options } => role::create(cx, name, options).await?,
-        Ddl::CreateExtension { name, if_not_exists } => schema_object::create_extension(cx, name, *if_not_exists)?,
+        Ddl::CreateExtension { name, if_not_exists } => {
+            schema_object::create_extension(cx, name, *if_not_exists)?
+        }
         Ddl::AlterTable { name, if_exists, kind, actions } => {
             alter_table::alter(cx, name, *if_exists, *kind, actions).await?;
         }
-        Ddl::AlterSequence { name, if_exists, options } => sequence::alter(cx, name, *if_exists, options).await?,
+        Ddl::AlterSequence { name, if_exists, options } => {
+            sequence::alter(cx, name, *if_exists, options).await?
+        }
         Ddl::AlterRole { name, options } => role::alter(cx, name, options)?,
         Ddl::RenameRole { name, to } => role::rename(cx, name, to)?,
         Ddl::AlterSettings { role, database, name, value } => {
@@ -91,8 +97,12 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
         Ddl::Drop { kind, names, if_exists, cascade } => {
             drop_object::drop_all(cx, *kind, names, *if_exists, *cascade).await?;
         }
-        Ddl::Truncate { tables, restart, cascade } => truncate::truncate(cx, tables, *restart, *cascade).await?,
-        Ddl::Comment { kind, name, of, text } => comment::comment(cx, *kind, name, of.as_deref(), text.as_deref())?,
+        Ddl::Truncate { tables, restart, cascade } => {
+            truncate::truncate(cx, tables, *restart, *cascade).await?
+        }
+        Ddl::Comment { kind, name, of, text } => {
+            comment::comment(cx, *kind, name, of.as_deref(), text.as_deref())?
+        }
         Ddl::Grant { grant, privileges, target, roles } => {
             role::grant(cx, *grant, privileges.as_deref(), target, roles)?;
         }

@@ -40,9 +40,15 @@ pub(super) fn free_name(first: &str, second: &str, label: &str, taken: impl Fn(&
 
 impl DdlContext<'_> {
     /// A free relation name in a schema. `reserved` are names about to be taken.
-    pub(super) fn relation_name(&self, schema: Oid, parts: (&str, &str, &str), reserved: &[String]) -> String {
+    pub(super) fn relation_name(
+        &self,
+        schema: Oid,
+        parts: (&str, &str, &str),
+        reserved: &[String],
+    ) -> String {
         free_name(parts.0, parts.1, parts.2, |name| {
-            self.catalog.relation(self.database(), schema, name).is_some() || reserved.iter().any(|taken| taken == name)
+            self.catalog.relation(self.database(), schema, name).is_some()
+                || reserved.iter().any(|taken| taken == name)
         })
     }
 }

@@ -56,7 +56,13 @@ pub(crate) fn parse_select_into(statement: &Statement) -> SqlResult<Ddl> {
             let name = c.name()?;
             let query = format!("{before} {}", c.rest());
             let query = Arc::new(parse::parse_one(&query)?);
-            return Ok(Ddl::CreateTableAs { name, if_not_exists: false, columns: Vec::new(), query, with_data: true });
+            return Ok(Ddl::CreateTableAs {
+                name,
+                if_not_exists: false,
+                columns: Vec::new(),
+                query,
+                with_data: true,
+            });
         }
         c.advance();
     }
@@ -70,8 +76,12 @@ fn unsupported(what: impl Into<String>) -> SqlResult<Ddl> {
 fn create(c: &mut Cursor) -> SqlResult<Ddl> {
     c.advance();
     let or_replace = c.take("or replace");
-    let temporary = c.take("temporary") || c.take("temp") || c.take("local temporary") || c.take("local temp")
-        || c.take("global temporary") || c.take("global temp");
+    let temporary = c.take("temporary")
+        || c.take("temp")
+        || c.take("local temporary")
+        || c.take("local temp")
+        || c.take("global temporary")
+        || c.take("global temp");
     c.take("unlogged");
     if c.take("table") {
         if temporary {
@@ -146,7 +156,10 @@ fn create(c: &mut Cursor) -> SqlResult<Ddl> {
     let mut words = vec!["CREATE".to_string()];
     for _ in 0..2 {
         words.extend(c.word().map(|word| word.to_uppercase()));
-        if !matches!(words.last().map(String::as_str), Some("MATERIALIZED" | "EVENT" | "FOREIGN" | "TEXT" | "ACCESS" | "CONSTRAINT" | "DEFAULT")) {
+        if !matches!(
+            words.last().map(String::as_str),
+            Some("MATERIALIZED" | "EVENT" | "FOREIGN" | "TEXT" | "ACCESS" | "CONSTRAINT" | "DEFAULT")
+        ) {
             break;
         }
         c.advance();
@@ -211,11 +224,13 @@ pub(crate) fn sequence_options(c: &mut Cursor) -> SqlResult<SequenceOptions> {
         } else if c.take("owned by") {
             let name = c.name()?;
             let table = name.schema.ok_or_else(|| {
-                SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option").with_hint("Specify OWNED BY table.column or OWNED BY NONE.")
+                SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
+                    .with_hint("Specify OWNED BY table.column or OWNED BY NONE.")
             })?;
             // The cursor reads `table.column` as a schema and a name; with three parts the schema is lost
             // there, so it is looked for in the search path.
-            options.owned_by = Some(Some((Name { schema: None, name: table, position: name.position }, name.name)));
+            options.owned_by =
+                Some(Some((Name { schema: None, name: table, position: name.position }, name.name)));
         } else {
             return Ok(options);
         }
@@ -275,7 +290,9 @@ fn idents(c: &mut Cursor) -> SqlResult<Vec<String>> {
 
 fn alter(c: &mut Cursor) -> SqlResult<Ddl> {
     c.advance();
-    for (word, kind) in [("table", ObjectKind::Table), ("index", ObjectKind::Index), ("view", ObjectKind::View)] {
+    for (word, kind) in
+        [("table", ObjectKind::Table), ("index", ObjectKind::Index), ("view", ObjectKind::View)]
+    {
         if c.take(word) {
             return table::alter_table(c, kind);
         }
@@ -488,7 +505,9 @@ fn comment(c: &mut Cursor) -> SqlResult<Ddl> {
                 parts.push(c.ident()?);
             }
             let column = parts.pop().unwrap_or_default();
-            let table = parts.pop().ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, "column name must be qualified"))?;
+            let table = parts
+                .pop()
+                .ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, "column name must be qualified"))?;
             (Name { schema: parts.pop(), name: table, position: None }, Some(column))
         }
         ObjectKind::Constraint => {
@@ -533,7 +552,12 @@ fn grant(c: &mut Cursor, is_grant: bool) -> SqlResult<Ddl> {
     }
     if c.take(to) {
         let roles = grantees(c)?;
-        return Ok(Ddl::Grant { grant: is_grant, privileges: None, target: GrantTarget::Roles(words), roles });
+        return Ok(Ddl::Grant {
+            grant: is_grant,
+            privileges: None,
+            target: GrantTarget::Roles(words),
+            roles,
+        });
     }
     c.expect("on")?;
     let target = if c.take("all tables in schema") {
@@ -546,9 +570,21 @@ fn grant(c: &mut Cursor, is_grant: bool) -> SqlResult<Ddl> {
         GrantTarget::Schemas(idents(c)?)
     } else if c.take("database") {
         GrantTarget::Databases(idents(c)?)
-    } else if ["all", "function", "procedure", "routine", "language", "type", "domain", "tablespace", "parameter", "large", "foreign"]
-        .iter()
-        .any(|word| c.at_words(word))
+    } else if [
+        "all",
+        "function",
+        "procedure",
+        "routine",
+        "language",
+        "type",
+        "domain",
+        "tablespace",
+        "parameter",
+        "large",
+        "foreign",
+    ]
+    .iter()
+    .any(|word| c.at_words(word))
     {
         while !c.is_end() && !c.at_words(to) {
             c.advance();

@@ -2,8 +2,8 @@
 
 use super::parse::sequence_options;
 use super::statement::{
-    AlterAction, ColumnDef, Constraint, ConstraintKind, CreateIndex, CreateTable, Ddl, ForeignKey, Like, ObjectKind,
-    SequenceOptions,
+    AlterAction, ColumnDef, Constraint, ConstraintKind, CreateIndex, CreateTable, Ddl, ForeignKey, Like,
+    ObjectKind, SequenceOptions,
 };
 use super::tokens::Cursor;
 use crate::parse;
@@ -112,7 +112,8 @@ fn element(c: &mut Cursor, table: &mut CreateTable) -> SqlResult<()> {
 
 fn like(c: &mut Cursor) -> SqlResult<Like> {
     let table = c.name()?;
-    let mut like = Like { table, defaults: false, constraints: false, indexes: false, identity: false, comments: false };
+    let mut like =
+        Like { table, defaults: false, constraints: false, indexes: false, identity: false, comments: false };
     loop {
         let on = if c.take("including") {
             true
@@ -150,7 +151,8 @@ fn serial(ty: &DataType) -> Option<u8> {
 pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> {
     let name = c.ident()?;
     let ty = c.data_type()?;
-    let mut column = ColumnDef { name, serial: serial(&ty), ty, nullable: None, default: None, identity: None };
+    let mut column =
+        ColumnDef { name, serial: serial(&ty), ty, nullable: None, default: None, identity: None };
     let mut constraints = Vec::new();
     loop {
         if c.take("collate") {
@@ -168,7 +170,8 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
             None
         } else if c.take("null") {
             if column.nullable == Some(false) {
-                let message = format!("conflicting NULL/NOT NULL declarations for column \"{}\"", column.name);
+                let message =
+                    format!("conflicting NULL/NOT NULL declarations for column \"{}\"", column.name);
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
             column.nullable = Some(true);
@@ -382,7 +385,9 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
                     c.advance();
                     let first = c.at_words("first");
                     if first != descending {
-                        return Ok(Ddl::Unsupported("NULLS FIRST or LAST other than the default in an index".into()));
+                        return Ok(Ddl::Unsupported(
+                            "NULLS FIRST or LAST other than the default in an index".into(),
+                        ));
                     }
                 }
                 // An operator class such as text_pattern_ops: order is bytewise in any case.
@@ -442,7 +447,10 @@ fn cascade(c: &mut Cursor) -> bool {
 fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
     if c.take("add") {
         let start = c.position();
-        if !c.take("column") && !c.at_words("if not exists") && let Some(constraint) = table_constraint(c)? {
+        if !c.take("column")
+            && !c.at_words("if not exists")
+            && let Some(constraint) = table_constraint(c)?
+        {
             return Ok(AlterAction::AddConstraint(constraint));
         }
         c.rewind(start);
@@ -483,7 +491,10 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
             c.parenthesized()?;
             return Ok(AlterAction::Nothing);
         }
-        if c.take_one(&["logged", "unlogged"]).is_some() || c.take("without cluster") || c.take("without oids") {
+        if c.take_one(&["logged", "unlogged"]).is_some()
+            || c.take("without cluster")
+            || c.take("without oids")
+        {
             return Ok(AlterAction::Nothing);
         }
         if c.take_one(&["tablespace", "access"]).is_some() {
@@ -576,7 +587,11 @@ fn alter_column(c: &mut Cursor) -> SqlResult<AlterAction> {
         if !always {
             c.expect("by default")?;
         }
-        return Ok(AlterAction::SetIdentity(column, Some(if always { 'a' } else { 'd' }), SequenceOptions::default()));
+        return Ok(AlterAction::SetIdentity(
+            column,
+            Some(if always { 'a' } else { 'd' }),
+            SequenceOptions::default(),
+        ));
     }
     if c.take("restart") {
         let number = matches!(c.peek(), Some(Token::Number(..) | Token::Minus)) || c.take("with");

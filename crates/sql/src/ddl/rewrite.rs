@@ -166,8 +166,12 @@ fn duplicate(error: KvError, target: &Target<'_>) -> SqlError {
         Some((descriptor, values))
     });
     let Some((index, values)) = found else { return kv_error(error) };
-    let names: Vec<&str> =
-        index.columns.iter().filter_map(|(id, _)| table.column(*id)).map(|column| column.name.as_str()).collect();
+    let names: Vec<&str> = index
+        .columns
+        .iter()
+        .filter_map(|(id, _)| table.column(*id))
+        .map(|column| column.name.as_str())
+        .collect();
     let context = sql_types::context::TextContext::plain();
     let shown = index.columns.iter().zip(&values).map(|((id, _), value)| {
         let mut text = String::new();

@@ -1,9 +1,9 @@
 //! Roles and what they are granted.
 
+use super::DdlContext;
 use super::scram;
 use super::statement::{GrantTarget, RoleOptions};
 use super::tokens::Name;
-use super::DdlContext;
 use crate::catalog::descriptor::{FIRST_USER_OID, RoleDescriptor};
 use crate::catalog::{Relation, oids};
 use crate::session::definitions;
@@ -20,14 +20,20 @@ fn check_right(cx: &DdlContext<'_>, options: &RoleOptions, target: Option<&RoleD
     if user.superuser {
         return Ok(());
     }
-    let sensitive = options.superuser.is_some() || options.replication.is_some() || options.bypass_rls.is_some();
+    let sensitive =
+        options.superuser.is_some() || options.replication.is_some() || options.bypass_rls.is_some();
     if sensitive || target.is_some_and(|role| role.superuser) {
         let message = "must be superuser to alter superuser roles or change superuser attribute";
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
-    let only_password = RoleOptions { password: options.password.clone(), ..RoleOptions::default() } == *options;
+    let only_password =
+        RoleOptions { password: options.password.clone(), ..RoleOptions::default() } == *options;
     let oneself = target.is_some_and(|role| role.oid == user.oid) && only_password;
-    if user.create_role || oneself { Ok(()) } else { Err(refused(if target.is_some() { "alter" } else { "create" })) }
+    if user.create_role || oneself {
+        Ok(())
+    } else {
+        Err(refused(if target.is_some() { "alter" } else { "create" }))
+    }
 }
 
 fn apply(role: &mut RoleDescriptor, options: &RoleOptions) {
@@ -109,7 +115,10 @@ pub(super) fn rename(cx: &mut DdlContext<'_>, name: &str, to: &str) -> SqlResult
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "session user cannot be renamed"));
     }
     if role.oid == oids::OWNER {
-        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, "the role a tenant begins with cannot be renamed"));
+        return Err(SqlError::new(
+            SqlState::DEPENDENT_OBJECTS,
+            "the role a tenant begins with cannot be renamed",
+        ));
     }
     if cx.catalog.role(to).is_some() {
         return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, format!("role \"{to}\" already exists")));
@@ -142,11 +151,28 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
     }
     let catalog = &cx.catalog;
     let oid = role.oid;
-    let tables = catalog.tables.values().filter(|table| table.owner == oid).map(|table| format!("owner of table {}", table.name));
-    let views = catalog.views.values().filter(|view| view.owner == oid).map(|view| format!("owner of view {}", view.name));
-    let sequences = catalog.sequences.values().filter(|s| s.owner == oid).map(|s| format!("owner of sequence {}", s.name));
-    let schemas = catalog.schemas.values().filter(|s| s.owner == oid).map(|s| format!("owner of schema {}", s.name));
-    let databases = catalog.databases.values().filter(|d| d.owner == oid).map(|d| format!("owner of database {}", d.name));
+    let tables = catalog
+        .tables
+        .values()
+        .filter(|table| table.owner == oid)
+        .map(|table| format!("owner of table {}", table.name));
+    let views = catalog
+        .views
+        .values()
+        .filter(|view| view.owner == oid)
+        .map(|view| format!("owner of view {}", view.name));
+    let sequences = catalog
+        .sequences
+        .values()
+        .filter(|s| s.owner == oid)
+        .map(|s| format!("owner of sequence {}", s.name));
+    let schemas =
+        catalog.schemas.values().filter(|s| s.owner == oid).map(|s| format!("owner of schema {}", s.name));
+    let databases = catalog
+        .databases
+        .values()
+        .filter(|d| d.owner == oid)
+        .map(|d| format!("owner of database {}", d.name));
     let granted = catalog.acls.values().filter(|acl| acl.grants.iter().any(|(grantee, _)| *grantee == oid));
     let granted = granted.map(|_| "privileges on an object".to_string());
     let first = tables.chain(views).chain(sequences).chain(schemas).chain(databases).chain(granted).next();
@@ -154,7 +180,8 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
         let message = format!("role \"{}\" cannot be dropped because some objects depend on it", role.name);
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).with_detail(detail));
     }
-    let members: Vec<_> = cx.catalog.roles.values().filter(|other| other.member_of.contains(&oid)).cloned().collect();
+    let members: Vec<_> =
+        cx.catalog.roles.values().filter(|other| other.member_of.contains(&oid)).cloned().collect();
     for member in members {
         let mut changed = (*member).clone();
         changed.member_of.retain(|group| *group != oid);
@@ -269,17 +296,26 @@ pub(super) fn grant(
         GrantTarget::AllIn { schemas, sequences } => {
             for schema in schemas {
                 let Some(schema) = cx.catalog.schema(cx.database(), schema) else {
-                    return Err(SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{schema}\" does not exist")));
+                    return Err(SqlError::new(
+                        SqlState::INVALID_SCHEMA,
+                        format!("schema \"{schema}\" does not exist"),
+                    ));
                 };
-                let relations: Vec<Relation> = cx.catalog.relations(schema.database, schema.oid).map(|(_, r)| r).collect();
-                let wanted = relations.into_iter().filter(|relation| matches!(relation, Relation::Sequence(_)) == *sequences);
+                let relations: Vec<Relation> =
+                    cx.catalog.relations(schema.database, schema.oid).map(|(_, r)| r).collect();
+                let wanted = relations
+                    .into_iter()
+                    .filter(|relation| matches!(relation, Relation::Sequence(_)) == *sequences);
                 objects.extend(wanted.filter_map(|relation| relation_of(cx, relation)));
             }
         }
         GrantTarget::Schemas(names) => {
             for name in names {
                 let Some(schema) = cx.catalog.schema(cx.database(), name) else {
-                    return Err(SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist")));
+                    return Err(SqlError::new(
+                        SqlState::INVALID_SCHEMA,
+                        format!("schema \"{name}\" does not exist"),
+                    ));
                 };
                 objects.push((schema.oid, schema.owner, schema.name.clone(), "UC"));
             }
@@ -287,7 +323,10 @@ pub(super) fn grant(
         GrantTarget::Databases(names) => {
             for name in names {
                 let Some(database) = cx.catalog.database(name) else {
-                    return Err(SqlError::new(SqlState::INVALID_CATALOG, format!("database \"{name}\" does not exist")));
+                    return Err(SqlError::new(
+                        SqlState::INVALID_CATALOG,
+                        format!("database \"{name}\" does not exist"),
+                    ));
                 };
                 objects.push((database.oid, database.owner, database.name.clone(), "CTc"));
             }
@@ -331,16 +370,27 @@ pub(super) fn grant(
 
 fn relation_of(cx: &DdlContext<'_>, relation: Relation) -> Option<(Oid, Oid, String, &'static str)> {
     match relation {
-        Relation::Table(oid) => cx.catalog.table(oid).map(|table| (oid, table.owner, table.name.clone(), "table")),
-        Relation::View(oid) => cx.catalog.views.get(&oid).map(|view| (oid, view.owner, view.name.clone(), "table")),
-        Relation::Sequence(oid) => {
-            cx.catalog.sequences.get(&oid).map(|sequence| (oid, sequence.owner, sequence.name.clone(), "sequence"))
+        Relation::Table(oid) => {
+            cx.catalog.table(oid).map(|table| (oid, table.owner, table.name.clone(), "table"))
         }
+        Relation::View(oid) => {
+            cx.catalog.views.get(&oid).map(|view| (oid, view.owner, view.name.clone(), "table"))
+        }
+        Relation::Sequence(oid) => cx
+            .catalog
+            .sequences
+            .get(&oid)
+            .map(|sequence| (oid, sequence.owner, sequence.name.clone(), "sequence")),
         Relation::Index(..) => None,
     }
 }
 
-fn grant_roles(cx: &mut DdlContext<'_>, is_grant: bool, groups: &[String], members: &[String]) -> SqlResult<()> {
+fn grant_roles(
+    cx: &mut DdlContext<'_>,
+    is_grant: bool,
+    groups: &[String],
+    members: &[String],
+) -> SqlResult<()> {
     let user = cx.role("current_user")?;
     if !user.superuser && !user.create_role {
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "must have admin option on the role"));

@@ -40,7 +40,11 @@ pub(super) async fn create_schema(
 }
 
 /// CREATE DATABASE
-pub(super) async fn create_database(cx: &mut DdlContext<'_>, name: &str, owner: Option<&str>) -> SqlResult<()> {
+pub(super) async fn create_database(
+    cx: &mut DdlContext<'_>,
+    name: &str,
+    owner: Option<&str>,
+) -> SqlResult<()> {
     if cx.open.explicit {
         let message = "CREATE DATABASE cannot run inside a transaction block";
         return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
@@ -50,7 +54,10 @@ pub(super) async fn create_database(cx: &mut DdlContext<'_>, name: &str, owner: 
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied to create database"));
     }
     if cx.catalog.database(name).is_some() {
-        return Err(SqlError::new(SqlState::DUPLICATE_DATABASE, format!("database \"{name}\" already exists")));
+        return Err(SqlError::new(
+            SqlState::DUPLICATE_DATABASE,
+            format!("database \"{name}\" already exists"),
+        ));
     }
     let owner = match owner {
         Some(owner) => cx.role(owner)?.oid,
@@ -100,7 +107,9 @@ pub(super) fn alter_schema(
         }
         let in_use = cx.catalog.views.values().any(|view| view.search_path.iter().any(|path| path == name));
         if in_use {
-            return Err(SqlError::unsupported(format!("to rename schema \"{name}\" while a view was made with it")));
+            return Err(SqlError::unsupported(format!(
+                "to rename schema \"{name}\" while a view was made with it"
+            )));
         }
         changed.name = to.to_string();
     }
@@ -135,7 +144,10 @@ pub(super) fn alter_database(
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "current database cannot be renamed"));
         }
         if cx.catalog.database(to).is_some() {
-            return Err(SqlError::new(SqlState::DUPLICATE_DATABASE, format!("database \"{to}\" already exists")));
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_DATABASE,
+                format!("database \"{to}\" already exists"),
+            ));
         }
         changed.name = to.to_string();
     }

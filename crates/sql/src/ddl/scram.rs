@@ -18,7 +18,8 @@ pub(super) fn verifier(password: &str) -> String {
 }
 
 fn is_verifier(text: &str) -> bool {
-    let Some((iterations, rest)) = text.strip_prefix("SCRAM-SHA-256$").and_then(|rest| rest.split_once(':')) else {
+    let Some((iterations, rest)) = text.strip_prefix("SCRAM-SHA-256$").and_then(|rest| rest.split_once(':'))
+    else {
         return false;
     };
     let Some((salt, keys)) = rest.split_once('$') else { return false };

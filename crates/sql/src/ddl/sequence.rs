@@ -1,9 +1,9 @@
 //! CREATE SEQUENCE, ALTER SEQUENCE, and the sequences of serial and identity columns.
 
+use super::DdlContext;
 use super::constraint::column_position;
 use super::statement::SequenceOptions;
 use super::tokens::Name;
-use super::DdlContext;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{ColumnDescriptor, SequenceDescriptor, TableDescriptor};
 use crate::session::sequences;
@@ -43,13 +43,22 @@ fn apply(sequence: &mut SequenceDescriptor, options: &SequenceOptions, new: bool
         None => {}
     }
     if sequence.min < least || sequence.min > greatest {
-        return Err(invalid(format!("MINVALUE ({}) is out of range for sequence data type {}", sequence.min, sequence.ty)));
+        return Err(invalid(format!(
+            "MINVALUE ({}) is out of range for sequence data type {}",
+            sequence.min, sequence.ty
+        )));
     }
     if sequence.max < least || sequence.max > greatest {
-        return Err(invalid(format!("MAXVALUE ({}) is out of range for sequence data type {}", sequence.max, sequence.ty)));
+        return Err(invalid(format!(
+            "MAXVALUE ({}) is out of range for sequence data type {}",
+            sequence.max, sequence.ty
+        )));
     }
     if sequence.min >= sequence.max {
-        return Err(invalid(format!("MINVALUE ({}) must be less than MAXVALUE ({})", sequence.min, sequence.max)));
+        return Err(invalid(format!(
+            "MINVALUE ({}) must be less than MAXVALUE ({})",
+            sequence.min, sequence.max
+        )));
     }
     match options.start {
         Some(start) => sequence.start = start,
@@ -57,10 +66,16 @@ fn apply(sequence: &mut SequenceDescriptor, options: &SequenceOptions, new: bool
         None => {}
     }
     if sequence.start < sequence.min {
-        return Err(invalid(format!("START value ({}) cannot be less than MINVALUE ({})", sequence.start, sequence.min)));
+        return Err(invalid(format!(
+            "START value ({}) cannot be less than MINVALUE ({})",
+            sequence.start, sequence.min
+        )));
     }
     if sequence.start > sequence.max {
-        return Err(invalid(format!("START value ({}) cannot be greater than MAXVALUE ({})", sequence.start, sequence.max)));
+        return Err(invalid(format!(
+            "START value ({}) cannot be greater than MAXVALUE ({})",
+            sequence.start, sequence.max
+        )));
     }
     if let Some(cache) = options.cache {
         if cache < 1 {
@@ -114,7 +129,11 @@ impl DdlContext<'_> {
         if !matches!(column.ty.ty, Type::INT2 | Type::INT4 | Type::INT8) {
             return Err(invalid("identity column type must be smallint, integer, or bigint"));
         }
-        let name = self.relation_name(table.schema, (&table.name, &column.name, "seq"), std::slice::from_ref(&table.name));
+        let name = self.relation_name(
+            table.schema,
+            (&table.name, &column.name, "seq"),
+            std::slice::from_ref(&table.name),
+        );
         let mut sequence = self.blank_sequence(&name, table.schema, column.ty.ty).await?;
         apply(&mut sequence, options, true)?;
         sequence.first = sequence.start;
@@ -143,7 +162,10 @@ impl DdlContext<'_> {
             sequence.first = match restart {
                 Some(first) if (sequence.min..=sequence.max).contains(&first) => first,
                 Some(first) => {
-                    let message = format!("RESTART value ({first}) is out of range ({}..{})", sequence.min, sequence.max);
+                    let message = format!(
+                        "RESTART value ({first}) is out of range ({}..{})",
+                        sequence.min, sequence.max
+                    );
                     return Err(invalid(message));
                 }
                 None => match sequences::peek(&self.view.shared, &old).await? {

@@ -89,20 +89,42 @@ pub(crate) struct CreateIndex {
 
 #[derive(Clone, Debug)]
 pub(crate) enum AlterAction {
-    AddColumn { column: Box<ColumnDef>, constraints: Vec<Constraint>, if_not_exists: bool },
-    DropColumn { name: String, if_exists: bool, cascade: bool },
-    RenameColumn { name: String, to: String },
-    RenameConstraint { name: String, to: String },
+    AddColumn {
+        column: Box<ColumnDef>,
+        constraints: Vec<Constraint>,
+        if_not_exists: bool,
+    },
+    DropColumn {
+        name: String,
+        if_exists: bool,
+        cascade: bool,
+    },
+    RenameColumn {
+        name: String,
+        to: String,
+    },
+    RenameConstraint {
+        name: String,
+        to: String,
+    },
     Rename(String),
     SetSchema(String),
     SetDefault(String, Option<String>),
     SetNotNull(String, bool),
-    SetType { column: String, ty: DataType, using: Option<String> },
+    SetType {
+        column: String,
+        ty: DataType,
+        using: Option<String>,
+    },
     AddIdentity(String, char, SequenceOptions),
     SetIdentity(String, Option<char>, SequenceOptions),
     DropIdentity(String, bool),
     AddConstraint(Constraint),
-    DropConstraint { name: String, if_exists: bool, cascade: bool },
+    DropConstraint {
+        name: String,
+        if_exists: bool,
+        cascade: bool,
+    },
     ValidateConstraint,
     Owner(String),
     /// SET (fillfactor…), SET STATISTICS, CLUSTER ON, REPLICA IDENTITY…: nothing here depends on it.
@@ -167,7 +189,10 @@ pub(crate) enum GrantTarget {
     Sequences(Vec<Name>),
     Schemas(Vec<String>),
     Databases(Vec<String>),
-    AllIn { schemas: Vec<String>, sequences: bool },
+    AllIn {
+        schemas: Vec<String>,
+        sequences: bool,
+    },
     Roles(Vec<String>),
     /// Functions, types, languages, default privileges: accepted.
     Nothing,
@@ -176,26 +201,104 @@ pub(crate) enum GrantTarget {
 #[derive(Clone, Debug)]
 pub(crate) enum Ddl {
     CreateTable(CreateTable),
-    CreateTableAs { name: Name, if_not_exists: bool, columns: Vec<String>, query: Arc<Statement>, with_data: bool },
+    CreateTableAs {
+        name: Name,
+        if_not_exists: bool,
+        columns: Vec<String>,
+        query: Arc<Statement>,
+        with_data: bool,
+    },
     CreateIndex(CreateIndex),
-    CreateSchema { name: Option<String>, if_not_exists: bool, owner: Option<String> },
-    CreateDatabase { name: String, owner: Option<String> },
-    CreateSequence { name: Name, if_not_exists: bool, options: SequenceOptions },
-    CreateView { name: Name, or_replace: bool, columns: Vec<String>, query: String },
-    CreateRole { name: String, options: RoleOptions },
-    CreateExtension { name: String, if_not_exists: bool },
-    AlterTable { name: Name, if_exists: bool, kind: ObjectKind, actions: Vec<AlterAction> },
-    AlterSequence { name: Name, if_exists: bool, options: SequenceOptions },
-    AlterRole { name: String, options: RoleOptions },
-    RenameRole { name: String, to: String },
-    AlterSettings { role: Option<String>, database: Option<String>, name: Option<String>, value: Option<String> },
-    AlterSchema { name: String, rename: Option<String>, owner: Option<String> },
-    AlterDatabase { name: String, rename: Option<String>, owner: Option<String> },
-    Drop { kind: ObjectKind, names: Vec<Name>, if_exists: bool, cascade: bool },
-    Truncate { tables: Vec<Name>, restart: bool, cascade: bool },
-    Comment { kind: ObjectKind, name: Name, of: Option<String>, text: Option<String> },
-    Grant { grant: bool, privileges: Option<Vec<String>>, target: GrantTarget, roles: Vec<String> },
-    Analyze { tables: Vec<Name>, tag: &'static str },
+    CreateSchema {
+        name: Option<String>,
+        if_not_exists: bool,
+        owner: Option<String>,
+    },
+    CreateDatabase {
+        name: String,
+        owner: Option<String>,
+    },
+    CreateSequence {
+        name: Name,
+        if_not_exists: bool,
+        options: SequenceOptions,
+    },
+    CreateView {
+        name: Name,
+        or_replace: bool,
+        columns: Vec<String>,
+        query: String,
+    },
+    CreateRole {
+        name: String,
+        options: RoleOptions,
+    },
+    CreateExtension {
+        name: String,
+        if_not_exists: bool,
+    },
+    AlterTable {
+        name: Name,
+        if_exists: bool,
+        kind: ObjectKind,
+        actions: Vec<AlterAction>,
+    },
+    AlterSequence {
+        name: Name,
+        if_exists: bool,
+        options: SequenceOptions,
+    },
+    AlterRole {
+        name: String,
+        options: RoleOptions,
+    },
+    RenameRole {
+        name: String,
+        to: String,
+    },
+    AlterSettings {
+        role: Option<String>,
+        database: Option<String>,
+        name: Option<String>,
+        value: Option<String>,
+    },
+    AlterSchema {
+        name: String,
+        rename: Option<String>,
+        owner: Option<String>,
+    },
+    AlterDatabase {
+        name: String,
+        rename: Option<String>,
+        owner: Option<String>,
+    },
+    Drop {
+        kind: ObjectKind,
+        names: Vec<Name>,
+        if_exists: bool,
+        cascade: bool,
+    },
+    Truncate {
+        tables: Vec<Name>,
+        restart: bool,
+        cascade: bool,
+    },
+    Comment {
+        kind: ObjectKind,
+        name: Name,
+        of: Option<String>,
+        text: Option<String>,
+    },
+    Grant {
+        grant: bool,
+        privileges: Option<Vec<String>>,
+        target: GrantTarget,
+        roles: Vec<String>,
+    },
+    Analyze {
+        tables: Vec<Name>,
+        tag: &'static str,
+    },
     Nothing(&'static str),
     Unsupported(String),
 }
@@ -215,7 +318,9 @@ impl Ddl {
             Ddl::CreateExtension { .. } => "CREATE EXTENSION",
             Ddl::AlterTable { kind: ObjectKind::Index, .. } => "ALTER INDEX",
             Ddl::AlterTable { kind: ObjectKind::View, .. } => "ALTER VIEW",
-            Ddl::AlterTable { kind: ObjectKind::Sequence, .. } | Ddl::AlterSequence { .. } => "ALTER SEQUENCE",
+            Ddl::AlterTable { kind: ObjectKind::Sequence, .. } | Ddl::AlterSequence { .. } => {
+                "ALTER SEQUENCE"
+            }
             Ddl::AlterTable { .. } => "ALTER TABLE",
             Ddl::AlterRole { .. } | Ddl::RenameRole { .. } => "ALTER ROLE",
             Ddl::AlterSettings { role: Some(_), .. } => "ALTER ROLE",

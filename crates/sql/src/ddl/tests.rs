@@ -20,12 +20,16 @@ fn create_table_reads_columns_and_constraints() {
     assert_eq!(table.columns[1].nullable, Some(false));
     assert_eq!(table.constraints.len(), 5);
     assert!(matches!(&table.constraints[1].kind, ConstraintKind::Check(text) if text == "length(a) > 1"));
-    assert!(matches!(&table.constraints[2].kind, ConstraintKind::Foreign(_, key) if key.on_delete == 'n' && key.on_update == 'c'));
+    assert!(
+        matches!(&table.constraints[2].kind, ConstraintKind::Foreign(_, key) if key.on_delete == 'n' && key.on_update == 'c')
+    );
 }
 
 #[test]
 fn a_column_may_be_called_like_a_constraint() {
-    let Ddl::CreateTable(table) = read("CREATE TABLE t (\"unique\" int, name text)").unwrap() else { panic!("no table") };
+    let Ddl::CreateTable(table) = read("CREATE TABLE t (\"unique\" int, name text)").unwrap() else {
+        panic!("no table")
+    };
     assert_eq!(table.columns[0].name, "unique");
 }
 
@@ -45,7 +49,9 @@ fn alter_table_reads_several_actions() {
                 ADD CONSTRAINT k UNIQUE (c), ALTER COLUMN f SET DEFAULT now(), OWNER TO me";
     let Ddl::AlterTable { actions, .. } = read(text).unwrap() else { panic!("not ALTER TABLE") };
     assert_eq!(actions.len(), 6);
-    assert!(matches!(&actions[0], AlterAction::AddColumn { column, .. } if column.default.as_deref() == Some("1 + 2") && column.nullable == Some(false)));
+    assert!(
+        matches!(&actions[0], AlterAction::AddColumn { column, .. } if column.default.as_deref() == Some("1 + 2") && column.nullable == Some(false))
+    );
     assert!(matches!(&actions[2], AlterAction::SetType { using: Some(text), .. } if text == "e || 'x'"));
     assert!(matches!(&actions[4], AlterAction::SetDefault(_, Some(text)) if text == "now()"));
 }
@@ -67,7 +73,8 @@ fn what_is_missing_is_named() {
 
 #[test]
 fn syntax_errors_have_a_position() {
-    for (text, position) in [("CREATE TABLE t (a int,)", 23), ("DROP TABLE", 11), ("ALTER TABLE t FROB", 15)] {
+    for (text, position) in [("CREATE TABLE t (a int,)", 23), ("DROP TABLE", 11), ("ALTER TABLE t FROB", 15)]
+    {
         let error = read(text).unwrap_err();
         assert_eq!(error.code, sql_types::SqlState::SYNTAX_ERROR, "{text}");
         assert_eq!(error.extra().and_then(|extra| extra.position), Some(position), "{text}: {error:?}");

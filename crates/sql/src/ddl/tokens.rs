@@ -142,7 +142,8 @@ impl Cursor {
             Some(token) => {
                 let text = self.source.between(token.span.start, token.span.end);
                 let text = text.map_or_else(|| token.token.to_string(), str::to_string);
-                let error = SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{text}\""));
+                let error =
+                    SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{text}\""));
                 match self.here() {
                     Some(position) => error.at(position),
                     None => error,
@@ -155,7 +156,11 @@ impl Cursor {
     pub(crate) fn ident(&mut self) -> SqlResult<String> {
         match self.peek() {
             Some(Token::Word(word)) => {
-                let ident = Ident { value: word.value.clone(), quote_style: word.quote_style, span: sqlparser::tokenizer::Span::empty() };
+                let ident = Ident {
+                    value: word.value.clone(),
+                    quote_style: word.quote_style,
+                    span: sqlparser::tokenizer::Span::empty(),
+                };
                 self.at += 1;
                 Ok(ident_name(&ident).into_owned())
             }
@@ -212,7 +217,9 @@ impl Cursor {
     pub(crate) fn at_string(&self) -> bool {
         matches!(
             self.peek(),
-            Some(Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_) | Token::DollarQuotedString(_))
+            Some(
+                Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_) | Token::DollarQuotedString(_)
+            )
         )
     }
 
@@ -247,7 +254,9 @@ impl Cursor {
 
     /// The text of the tokens from one index to before another.
     pub(crate) fn text(&self, from: usize, to: usize) -> String {
-        let (Some(start), Some(last)) = (self.start(from), to.checked_sub(1).and_then(|last| self.tokens.get(last))) else {
+        let (Some(start), Some(last)) =
+            (self.start(from), to.checked_sub(1).and_then(|last| self.tokens.get(last)))
+        else {
             return String::new();
         };
         self.source.between(start, last.span.end).unwrap_or_default().to_string()
@@ -266,7 +275,8 @@ impl Cursor {
     ) -> SqlResult<(T, String)> {
         const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
         let rest = self.tokens.get(self.at..).unwrap_or_default().to_vec();
-        let mut parser = Parser::new(&DIALECT).with_recursion_limit(PARSER_DEPTH).with_tokens_with_locations(rest);
+        let mut parser =
+            Parser::new(&DIALECT).with_recursion_limit(PARSER_DEPTH).with_tokens_with_locations(rest);
         let parsed = parse(&mut parser);
         let taken = parser.index();
         match parsed {
@@ -317,7 +327,9 @@ impl Cursor {
 /// A name as SQL text, quoted where it must be.
 pub(crate) fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'$')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'$')
         && !crate::system::is_reserved_word(name);
     if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }

@@ -1,14 +1,19 @@
 //! TRUNCATE: new storage numbers, the old contents cleared after the commit.
 
+use super::DdlContext;
 use super::statement::SequenceOptions;
 use super::tokens::Name;
-use super::DdlContext;
 use crate::session::locks::mode;
 use crate::session::privileges::denied;
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 
 /// TRUNCATE
-pub(super) async fn truncate(cx: &mut DdlContext<'_>, names: &[Name], restart: bool, cascade: bool) -> SqlResult<()> {
+pub(super) async fn truncate(
+    cx: &mut DdlContext<'_>,
+    names: &[Name],
+    restart: bool,
+    cascade: bool,
+) -> SqlResult<()> {
     let mut tables: Vec<Oid> = Vec::new();
     for name in names {
         let table = cx.table(name)?;
@@ -29,9 +34,14 @@ pub(super) async fn truncate(cx: &mut DdlContext<'_>, names: &[Name], restart: b
             if !cascade {
                 let referenced = cx.table_by_oid(oid)?;
                 let detail = format!("Table \"{}\" references \"{}\".", referring.name, referenced.name);
-                let hint = format!("Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.", referring.name);
+                let hint = format!(
+                    "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                    referring.name
+                );
                 let message = "cannot truncate a table referenced in a foreign key constraint";
-                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail).with_hint(hint));
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                    .with_detail(detail)
+                    .with_hint(hint));
             }
             cx.notice(format!("truncate cascades to table \"{}\"", referring.name));
             tables.push(referring.oid);

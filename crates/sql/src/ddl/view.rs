@@ -1,7 +1,7 @@
 //! CREATE VIEW.
 
-use super::tokens::Name;
 use super::DdlContext;
+use super::tokens::Name;
 use crate::bind::{self, BindContext, CatalogLookup, RelationRef};
 use crate::catalog::descriptor::ViewDescriptor;
 use crate::catalog::{DatabaseCatalog, Relation};
@@ -78,7 +78,10 @@ pub(super) async fn create(
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "a view needs a query"));
     };
     if columns.len() > output.len() {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE VIEW specifies more column names than columns"));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "CREATE VIEW specifies more column names than columns",
+        ));
     }
     let mut described: Vec<(String, ColumnType)> = Vec::with_capacity(output.len());
     for (position, column) in output.iter().enumerate() {

@@ -30,6 +30,10 @@ pub mod prune;
 pub mod pushdown;
 pub mod semi;
 #[cfg(test)]
+mod equivalence;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;
 
 use crate::plan::{Plan, PlanKind};

@@ -82,30 +82,67 @@ pub(crate) enum Command {
     Planned,
     Ddl(Box<Ddl>),
     Begin(Modes),
-    Commit { chain: bool },
-    Rollback { chain: bool },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
     Savepoint(String),
     Release(String),
     RollbackTo(String),
-    Set { local: bool, name: String, value: Option<String> },
-    SetTransaction { modes: Modes, session: bool },
+    Set {
+        local: bool,
+        name: String,
+        value: Option<String>,
+    },
+    SetTransaction {
+        modes: Modes,
+        session: bool,
+    },
     SetConstraints,
     Show(String),
     ShowAll,
     Reset(String),
     ResetAll,
-    Prepare { name: String, types: Vec<DataType>, statement: Arc<Statement> },
-    Execute { name: String, args: Vec<String> },
+    Prepare {
+        name: String,
+        types: Vec<DataType>,
+        statement: Arc<Statement>,
+    },
+    Execute {
+        name: String,
+        args: Vec<String>,
+    },
     Deallocate(Option<String>),
-    Declare { name: String, scroll: Option<bool>, hold: bool, statement: Arc<Statement> },
-    Fetch { cursor: String, direction: Direction, is_move: bool },
+    Declare {
+        name: String,
+        scroll: Option<bool>,
+        hold: bool,
+        statement: Arc<Statement>,
+    },
+    Fetch {
+        cursor: String,
+        direction: Direction,
+        is_move: bool,
+    },
     Close(Option<String>),
     Listen(String),
     Unlisten(Option<String>),
-    Notify { channel: String, payload: String },
-    Lock { tables: Vec<Name>, mode: u8, nowait: bool },
+    Notify {
+        channel: String,
+        payload: String,
+    },
+    Lock {
+        tables: Vec<Name>,
+        mode: u8,
+        nowait: bool,
+    },
     Discard(Discard),
-    Explain { flags: ExplainFlags, statement: Arc<Statement> },
+    Explain {
+        flags: ExplainFlags,
+        statement: Arc<Statement>,
+    },
     Copy,
     /// Does nothing but has a tag.
     Nothing(&'static str),
@@ -199,7 +236,11 @@ pub(crate) fn read(statement: &Statement) -> SqlResult<Command> {
         }
         Kind::Unlisten => {
             c.advance();
-            if c.take_token(&Token::Mul) { Command::Unlisten(None) } else { Command::Unlisten(Some(c.ident()?)) }
+            if c.take_token(&Token::Mul) {
+                Command::Unlisten(None)
+            } else {
+                Command::Unlisten(Some(c.ident()?))
+            }
         }
         Kind::Notify => {
             c.advance();
@@ -321,7 +362,9 @@ fn setting_value(c: &mut Cursor) -> SqlResult<Option<String>> {
         return Ok(parts.pop());
     }
     // A list of names (search_path) keeps what needs quotes in quotes.
-    let quoted = parts.iter().map(|part| if part.is_empty() { "\"\"".into() } else { crate::ddl::tokens::quote_ident(part) });
+    let quoted = parts
+        .iter()
+        .map(|part| if part.is_empty() { "\"\"".into() } else { crate::ddl::tokens::quote_ident(part) });
     Ok(Some(quoted.collect::<Vec<_>>().join(", ")))
 }
 
@@ -337,12 +380,17 @@ fn set(c: &mut Cursor) -> SqlResult<Command> {
     if c.take("transaction snapshot") {
         return Ok(Command::Unsupported("SET TRANSACTION SNAPSHOT".into()));
     }
-    if c.at_words("transaction isolation") || c.at_words("transaction read") || c.at_words("transaction not") || c.at_words("transaction deferrable") {
+    if c.at_words("transaction isolation")
+        || c.at_words("transaction read")
+        || c.at_words("transaction not")
+        || c.at_words("transaction deferrable")
+    {
         c.advance();
         return Ok(Command::SetTransaction { modes: modes(c)?, session: false });
     }
-    let session = !local && c.at_words("session") && !c.at_words("session authorization") && c.take("session");
-    let _ = session;
+    if !local && !c.at_words("session authorization") {
+        c.take("session");
+    }
     let command = if c.take("time zone") {
         let value = if c.take("local") {
             None
@@ -434,7 +482,9 @@ fn explain(c: &mut Cursor) -> SqlResult<Command> {
                 "format" => match c.take_one(&["text", "json", "xml", "yaml"]) {
                     Some("text") => flags.json = false,
                     Some("json") => flags.json = true,
-                    Some(other) => return Ok(Command::Unsupported(format!("EXPLAIN (FORMAT {})", other.to_uppercase()))),
+                    Some(other) => {
+                        return Ok(Command::Unsupported(format!("EXPLAIN (FORMAT {})", other.to_uppercase())));
+                    }
                     None => return Err(c.syntax_error()),
                 },
                 other => {
@@ -554,8 +604,14 @@ fn lock(c: &mut Cursor) -> SqlResult<Command> {
     let mut mode = 7;
     if c.take("in") {
         let modes = [
-            "access share", "row share", "row exclusive", "share update exclusive", "share row exclusive", "share",
-            "exclusive", "access exclusive",
+            "access share",
+            "row share",
+            "row exclusive",
+            "share update exclusive",
+            "share row exclusive",
+            "share",
+            "exclusive",
+            "access exclusive",
         ];
         mode = match modes.iter().position(|mode| c.take(mode)) {
             // The order above lets longer names win.

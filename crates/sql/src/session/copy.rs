@@ -18,9 +18,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Rows written at a time.
-const BATCH_ROWS: usize = 512;
-/// Bytes of output handed over at a time.
-const CHUNK: usize = 8 << 10;
+const BATCH_ROWS: usize = 2000;
 
 /// A COPY FROM under way.
 pub(crate) struct CopyTarget {
@@ -56,15 +54,19 @@ impl Session {
         sink: &mut dyn RowSink,
         deadline: Option<Instant>,
     ) -> SqlResult<RunOutcome> {
-        let Some(statement) = portal.prepared.statement.clone() else { return Err(SqlError::internal("no COPY")) };
+        let Some(statement) = portal.prepared.statement.clone() else {
+            return Err(SqlError::internal("no COPY"));
+        };
         let copy_ast = statement.sql()?;
         let ast::Statement::Copy { source, target, options, legacy_options, .. } = copy_ast else {
             return Err(SqlError::internal("not a COPY"));
         };
         match target {
             ast::CopyTarget::Stdin | ast::CopyTarget::Stdout => {}
-            ast::CopyTarget::File { .. } => return Err(SqlError::unsupported("COPY with a file of the server")
-                .with_hint("Use COPY FROM STDIN or TO STDOUT; psql's \\copy does.")),
+            ast::CopyTarget::File { .. } => {
+                return Err(SqlError::unsupported("COPY with a file of the server")
+                    .with_hint("Use COPY FROM STDIN or TO STDOUT; psql's \\copy does."));
+            }
             ast::CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY with a program")),
         }
         self.ensure_transaction();
@@ -111,7 +113,9 @@ impl Session {
         let mut encoder = CopyEncoder::new(columns, options);
         let mut chunk = BytesMut::new();
         let view = self.view.clone();
-        let Some(open) = self.transaction.as_deref_mut() else { return Err(SqlError::internal("no transaction")) };
+        let Some(open) = self.transaction.as_deref_mut() else {
+            return Err(SqlError::internal("no transaction"));
+        };
         let times = Times { transaction: open.started, statement: now_micros() };
         let environment = Environment {
             view: &view,
@@ -151,7 +155,6 @@ impl Session {
         sink.copy_out_done();
         open.used = true;
         portal.progress = Progress::Done;
-        let _ = CHUNK;
         Ok(RunOutcome::Complete { tag: format!("COPY {rows}") })
     }
 }
@@ -178,7 +181,9 @@ impl CopyIn<'_> {
     /// # Errors
     /// What is wrong with them, or why the rows cannot be stored.
     pub async fn data(&mut self, data: Bytes) -> SqlResult<()> {
-        let Progress::CopyIn(target) = &mut self.portal.progress else { return Err(SqlError::internal("no COPY")) };
+        let Progress::CopyIn(target) = &mut self.portal.progress else {
+            return Err(SqlError::internal("no COPY"));
+        };
         let now = self.session.times();
         {
             let eval = self.session.view.eval(now);
@@ -198,7 +203,9 @@ impl CopyIn<'_> {
     /// # Errors
     /// As for [`CopyIn::data`].
     pub async fn finish(self) -> SqlResult<String> {
-        let Progress::CopyIn(target) = &mut self.portal.progress else { return Err(SqlError::internal("no COPY")) };
+        let Progress::CopyIn(target) = &mut self.portal.progress else {
+            return Err(SqlError::internal("no COPY"));
+        };
         let now = self.session.times();
         {
             let eval = self.session.view.eval(now);
@@ -221,14 +228,21 @@ impl CopyIn<'_> {
     }
 }
 
-async fn write(session: &mut Session, target: &mut CopyTarget, memory: &crate::exec::MemoryBudget) -> SqlResult<()> {
+async fn write(
+    session: &mut Session,
+    target: &mut CopyTarget,
+    memory: &crate::exec::MemoryBudget,
+) -> SqlResult<()> {
     if target.rows.is_empty() {
         return Ok(());
     }
     let rows = std::mem::take(&mut target.rows);
     let view = session.view.clone();
     let Some(open) = session.transaction.as_deref_mut() else {
-        return Err(SqlError::new(SqlState::INVALID_TRANSACTION_STATE, "the transaction of the COPY has ended"));
+        return Err(SqlError::new(
+            SqlState::INVALID_TRANSACTION_STATE,
+            "the transaction of the COPY has ended",
+        ));
     };
     let environment = Environment {
         view: &view,
@@ -288,13 +302,17 @@ fn option_list(
                         Csv::Header => add("header", OptionValue::None),
                         Csv::Quote(c) => add("quote", text(c)),
                         Csv::Escape(c) => add("escape", text(c)),
-                        Csv::ForceQuote(columns) if columns.is_empty() => add("force_quote", OptionValue::Star),
+                        Csv::ForceQuote(columns) if columns.is_empty() => {
+                            add("force_quote", OptionValue::Star)
+                        }
                         Csv::ForceQuote(columns) => add("force_quote", names(columns)),
                         Csv::ForceNotNull(columns) => add("force_not_null", names(columns)),
                     }
                 }
             }
-            other => return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("option {other} not recognized"))),
+            other => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("option {other} not recognized")));
+            }
         }
     }
     Ok(list)

@@ -64,14 +64,18 @@ impl Session {
             ));
         }
         if self.cursors.contains_key(name) {
-            return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_CURSOR,
+                format!("cursor \"{name}\" already exists"),
+            ));
         }
         if self.cursors.len() >= MOST_NAMED {
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "too many cursors in one session"));
         }
         let command = prepared::command_of(statement)?;
         let plan = prepared::plan(&self.view, statement, &portal.prepared.param_types, false)?;
-        let Some(columns) = plan.columns.clone().filter(|_| plan.kind == crate::parse::StatementKind::Query) else {
+        let Some(columns) = plan.columns.clone().filter(|_| plan.kind == crate::parse::StatementKind::Query)
+        else {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "a cursor must be declared for a query"));
         };
         let prepared = Prepared {
@@ -112,7 +116,9 @@ impl Session {
 
     fn pull_nothing(&mut self, portal: &mut Portal) -> SqlResult<()> {
         let view = self.view.clone();
-        let Some(open) = self.transaction.as_deref_mut() else { return Err(SqlError::internal("no transaction")) };
+        let Some(open) = self.transaction.as_deref_mut() else {
+            return Err(SqlError::internal("no transaction"));
+        };
         let environment = environment(&view, open.started, portal);
         let parts = environment.parts();
         let cx = environment.context(&open.txn, &parts);
@@ -129,7 +135,9 @@ impl Session {
             self.pull_nothing(portal)?;
         }
         let view = self.view.clone();
-        let Some(open) = self.transaction.as_deref_mut() else { return Err(SqlError::internal("no transaction")) };
+        let Some(open) = self.transaction.as_deref_mut() else {
+            return Err(SqlError::internal("no transaction"));
+        };
         let Portal { progress, params, memory, .. } = portal;
         let Progress::Running(stream) = progress else { return Ok(Vec::new()) };
         let environment = Environment {

@@ -46,7 +46,8 @@ pub(crate) fn all() -> &'static [Definition] {
 
 fn parse(line: &'static str) -> Option<Definition> {
     let fields: Vec<&str> = line.split('|').collect();
-    let [name, kind, context, unit, default, min, max, allowed, category, description, ..] = fields[..] else {
+    let [name, kind, context, unit, default, min, max, allowed, category, description, ..] = fields[..]
+    else {
         return None;
     };
     let kind = match kind {
@@ -136,7 +137,8 @@ fn number(definition: &Definition, value: &str) -> SqlResult<f64> {
     let scaled = match unit.trim() {
         "" => parsed,
         unit => {
-            let factor = Some(definition.unit).filter(|base| !base.is_empty()).and_then(|base| factor(base, unit));
+            let factor =
+                Some(definition.unit).filter(|base| !base.is_empty()).and_then(|base| factor(base, unit));
             parsed * factor.ok_or_else(|| {
                 let hint = if definition.unit.is_empty() {
                     "This parameter takes no unit.".to_string()
@@ -198,7 +200,8 @@ pub(crate) fn normalize(definition: &Definition, value: &str) -> SqlResult<Strin
 }
 
 fn client_encoding(value: &str) -> SqlResult<String> {
-    let plain: String = value.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let plain: String =
+        value.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     match plain.as_str() {
         "utf8" | "unicode" => Ok("UTF8".into()),
         "sqlascii" => Ok("SQL_ASCII".into()),

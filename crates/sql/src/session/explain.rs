@@ -26,13 +26,17 @@ impl Session {
             Command::Planned => Ok((prepared::plan(&self.view, statement, types, false)?, params.to_vec())),
             Command::Execute { name, args } => {
                 let (prepared, params) = self.execute_params(name, args)?;
-                let inner = prepared.statement.clone().ok_or_else(|| SqlError::internal("an empty statement"))?;
+                let inner =
+                    prepared.statement.clone().ok_or_else(|| SqlError::internal("an empty statement"))?;
                 Ok((prepared::plan(&self.view, &inner, &prepared.param_types, false)?, params))
             }
             Command::Declare { statement, .. } => {
                 Ok((prepared::plan(&self.view, statement, types, false)?, params.to_vec()))
             }
-            _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "EXPLAIN needs a query or a statement that changes rows")),
+            _ => Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "EXPLAIN needs a query or a statement that changes rows",
+            )),
         }
     }
 
@@ -53,7 +57,8 @@ impl Session {
         };
         let start = Instant::now();
         let (plan, params) = self.explained(statement, &portal.params, &portal.prepared.param_types).await?;
-        let mut summary = Summary { planning_ms: Some(start.elapsed().as_secs_f64() * 1e3), ..Summary::default() };
+        let mut summary =
+            Summary { planning_ms: Some(start.elapsed().as_secs_f64() * 1e3), ..Summary::default() };
         let mut stats = None;
         if flags.analyze {
             let start = Instant::now();
@@ -75,13 +80,20 @@ impl Session {
         Ok(render(&node, &options, &summary).into_iter().map(|line| vec![Datum::text(line)]).collect())
     }
 
-    async fn analyzed(&mut self, plan: &CachedPlan, params: &[Datum], portal: &Portal) -> SqlResult<PlanStats> {
+    async fn analyzed(
+        &mut self,
+        plan: &CachedPlan,
+        params: &[Datum],
+        portal: &Portal,
+    ) -> SqlResult<PlanStats> {
         self.ensure_transaction();
         self.lock_tables(plan).await?;
         self.admit(plan).await?;
         let view = self.view.clone();
         let stats = PlanStats::default();
-        let Some(open) = self.transaction.as_deref_mut() else { return Err(SqlError::internal("no transaction")) };
+        let Some(open) = self.transaction.as_deref_mut() else {
+            return Err(SqlError::internal("no transaction"));
+        };
         let environment = Environment {
             view: &view,
             times: Times { transaction: open.started, statement: now_micros() },

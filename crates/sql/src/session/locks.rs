@@ -23,22 +23,20 @@ pub(crate) mod mode {
     pub(crate) const SHARE: u8 = 4;
     pub(crate) const ACCESS_EXCLUSIVE: u8 = 7;
     pub(crate) const NAMES: [&str; 8] = [
-        "AccessShareLock", "RowShareLock", "RowExclusiveLock", "ShareUpdateExclusiveLock", "ShareLock",
-        "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock",
+        "AccessShareLock",
+        "RowShareLock",
+        "RowExclusiveLock",
+        "ShareUpdateExclusiveLock",
+        "ShareLock",
+        "ShareRowExclusiveLock",
+        "ExclusiveLock",
+        "AccessExclusiveLock",
     ];
 }
 
 /// By mode, the modes it conflicts with, as bits.
-const CONFLICTS: [u8; 8] = [
-    0b1000_0000,
-    0b1100_0000,
-    0b1111_0000,
-    0b1111_1000,
-    0b1110_1100,
-    0b1111_1100,
-    0b1111_1110,
-    0b1111_1111,
-];
+const CONFLICTS: [u8; 8] =
+    [0b1000_0000, 0b1100_0000, 0b1111_0000, 0b1111_1000, 0b1110_1100, 0b1111_1100, 0b1111_1110, 0b1111_1111];
 
 /// What is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,7 +104,10 @@ pub(crate) struct LockRow {
 impl Entry {
     fn conflicting(&self, owner: u64, mode: u8) -> impl Iterator<Item = u64> {
         let against = CONFLICTS[mode as usize];
-        self.holds.iter().filter(move |hold| hold.owner != owner && hold.modes() & against != 0).map(|hold| hold.owner)
+        self.holds
+            .iter()
+            .filter(move |hold| hold.owner != owner && hold.modes() & against != 0)
+            .map(|hold| hold.owner)
     }
 
     fn hold(&mut self, owner: u64, mode: u8, scope: Scope) {
@@ -164,7 +165,8 @@ impl State {
         let mut ahead = 0u8;
         while index < entry.queue.len() {
             let (owner, mode) = (entry.queue[index].owner, entry.queue[index].mode);
-            let free = entry.conflicting(owner, mode).next().is_none() && CONFLICTS[mode as usize] & ahead == 0;
+            let free =
+                entry.conflicting(owner, mode).next().is_none() && CONFLICTS[mode as usize] & ahead == 0;
             if free && let Some(waiter) = entry.queue.remove(index) {
                 entry.hold(owner, mode, waiter.scope);
                 self.waits.remove(&owner);

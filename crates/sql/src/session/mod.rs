@@ -65,7 +65,7 @@ use activity::Activity;
 use command::Command;
 use cursor::Cursor;
 use parking_lot::Mutex;
-use prepared::{CachedPlan, command_of};
+use prepared::command_of;
 use settings::{REPORTED, Settings};
 use sql_types::{ColumnType, Datum, Oid, SqlError, SqlResult, SqlState, Type};
 use std::collections::HashMap;
@@ -196,7 +196,11 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with the statement.
-    pub async fn prepare(&mut self, statement: Arc<Statement>, param_types: &[Oid]) -> SqlResult<Arc<Prepared>> {
+    pub async fn prepare(
+        &mut self,
+        statement: Arc<Statement>,
+        param_types: &[Oid],
+    ) -> SqlResult<Arc<Prepared>> {
         let command = command_of(&statement)?;
         if !matches!(
             *command,
@@ -226,7 +230,13 @@ impl Session {
             param_types = plan.param_types.clone();
             columns = plan.columns.clone();
         }
-        Ok(Arc::new(Prepared { statement: Some(statement), command, param_types, columns, plan: Mutex::new(plan) }))
+        Ok(Arc::new(Prepared {
+            statement: Some(statement),
+            command,
+            param_types,
+            columns,
+            plan: Mutex::new(plan),
+        }))
     }
 
     /// Prepares the text of a Parse message: one statement or none.
@@ -250,7 +260,10 @@ impl Session {
     /// # Errors
     /// 25P02 in a failed transaction.
     pub async fn bind(&mut self, prepared: &Arc<Prepared>, params: Vec<Datum>) -> SqlResult<Portal> {
-        if !matches!(*prepared.command, Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_)) {
+        if !matches!(
+            *prepared.command,
+            Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_)
+        ) {
             self.check_not_failed()?;
         }
         self.refresh_view().await?;
@@ -282,21 +295,14 @@ impl Session {
                 open.failed = true;
                 if open.savepoints.is_empty() {
                     // Nothing can be saved any more: others need not wait for its locks.
-                    let isolation = open.isolation;
-                    let schema = std::mem::take(&mut open.schema);
-                    open.overlay = None;
-                    self.restart_failed(isolation, schema);
+                    let left = std::mem::take(&mut open.schema.clear_at_end);
+                    self.restart();
+                    self.shared.engine.clear_storage(left);
                 }
             }
             _ => self.abort(),
         }
         self.shared.activity.waiting(self.transaction_status(), now_micros());
-    }
-
-    fn restart_failed(&mut self, _isolation: command::IsolationLevel, schema: transaction::SchemaChange) {
-        self.restart();
-        self.shared.engine.clear_storage(schema.clear_on_abort);
-        self.shared.engine.clear_storage(schema.clear_at_end);
     }
 
     /// `I` when idle, `T` in a transaction block, `E` in a failed one.
@@ -315,11 +321,14 @@ impl Session {
             return notices;
         }
         let rank = |level: &str| {
-            let order = ["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
+            let order =
+                ["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
             order.iter().position(|known| *known == level).unwrap_or(6)
         };
         let least = rank(&self.shared.settings.lock().raw("client_min_messages").unwrap_or_default());
-        let wanted = |notice: &Notice| notice.severity == "INFO" || rank(&notice.severity.to_ascii_lowercase()) >= least;
+        let wanted = |notice: &Notice| {
+            notice.severity == "INFO" || rank(&notice.severity.to_ascii_lowercase()) >= least
+        };
         notices.into_iter().filter(wanted).collect()
     }
 
@@ -389,7 +398,3 @@ fn text_column(name: &str) -> Option<Arc<[PlanColumn]>> {
 
 /// Parameters' types and columns of a statement.
 type Description = (Vec<Type>, Option<Arc<[PlanColumn]>>);
-
-fn described(plan: &CachedPlan) -> Description {
-    (plan.param_types.clone(), plan.columns.clone())
-}

@@ -67,7 +67,9 @@ impl NotifyHub {
     /// The channels a session listens on.
     pub(crate) fn channels(&self, session: u64) -> Vec<Arc<str>> {
         let channels = self.0.lock();
-        let mine = channels.iter().filter(|(_, listeners)| listeners.iter().any(|(listener, _)| *listener == session));
+        let mine = channels
+            .iter()
+            .filter(|(_, listeners)| listeners.iter().any(|(listener, _)| *listener == session));
         mine.map(|((_, name), _)| name.clone()).collect()
     }
 

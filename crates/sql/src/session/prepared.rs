@@ -88,10 +88,16 @@ pub(crate) fn command_of(statement: &Statement) -> SqlResult<Arc<Command>> {
 }
 
 /// The plan of a statement, from the cache of the node or made now.
-pub(crate) fn plan(view: &SessionView, statement: &Arc<Statement>, params: &[Type], cached: bool) -> SqlResult<Arc<CachedPlan>> {
+pub(crate) fn plan(
+    view: &SessionView,
+    statement: &Arc<Statement>,
+    params: &[Type],
+    cached: bool,
+) -> SqlResult<Arc<CachedPlan>> {
     let engine = &view.shared.engine;
     // What a transaction's own schema changes show is nobody else's business.
-    let shared = cached && engine.cached_catalog().is_some_and(|catalog| catalog.id() == view.snapshot().id());
+    let shared =
+        cached && engine.cached_catalog().is_some_and(|catalog| catalog.id() == view.snapshot().id());
     let key = shared.then(|| PlanKey {
         text: statement.text.clone(),
         params: params.iter().map(|ty| ty.0).collect(),
@@ -152,7 +158,9 @@ fn collect_locks(plan: &Plan, catalog: &CatalogSnapshot, locks: &mut Vec<(Oid, u
             add(locks, table.oid, if lock.is_some() { mode::ROW_SHARE } else { mode::ACCESS_SHARE });
         }
         PlanKind::Insert { table, .. } => change(table, false, catalog, locks),
-        PlanKind::Update { table, .. } | PlanKind::Delete { table, .. } => change(table, true, catalog, locks),
+        PlanKind::Update { table, .. } | PlanKind::Delete { table, .. } => {
+            change(table, true, catalog, locks)
+        }
         _ => {}
     }
     plan.for_each_child(&mut |child, _| collect_locks(child, catalog, locks, locking));

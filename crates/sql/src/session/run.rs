@@ -9,11 +9,11 @@ use super::portal::{Portal, Progress};
 use super::prepared::{self, CachedPlan};
 use super::privileges;
 use super::view::{SessionView, Times, now_micros};
+use crate::dml;
 use crate::exec::context::PlanStats;
 use crate::exec::relation::batch_bytes;
 use crate::exec::{ExecContext, RowStream, execute, kv_error};
 use crate::parse::StatementKind;
-use crate::dml;
 use kv_api::KvErrorKind;
 use kv_client::Txn;
 use sql_types::functions::EvalContext;
@@ -52,7 +52,11 @@ impl<'a> Environment<'a> {
     }
 
     /// The execution's context.
-    pub(super) fn context<'c>(&'c self, txn: &'c Txn, parts: &'c (EvalContext<'a>, Host<'a>)) -> ExecContext<'c> {
+    pub(super) fn context<'c>(
+        &'c self,
+        txn: &'c Txn,
+        parts: &'c (EvalContext<'a>, Host<'a>),
+    ) -> ExecContext<'c> {
         ExecContext {
             txn,
             eval: &parts.0,
@@ -183,7 +187,9 @@ impl Session {
         let plan = prepared::plan(&self.view, statement, &prepared.param_types, true)?;
         let same = match (&prepared.columns, &plan.columns) {
             (None, None) => true,
-            (Some(old), Some(new)) => old.len() == new.len() && old.iter().zip(new.iter()).all(|(a, b)| a.ty == b.ty),
+            (Some(old), Some(new)) => {
+                old.len() == new.len() && old.iter().zip(new.iter()).all(|(a, b)| a.ty == b.ty)
+            }
             _ => false,
         };
         if !same || plan.param_types != prepared.param_types {
@@ -314,7 +320,9 @@ async fn pull(
     if matches!(progress, Progress::Ready) {
         *progress = Progress::Running(Box::new(execute(&plan.plan, cx)?));
     }
-    let Progress::Running(stream) = progress else { return Err(SqlError::internal("the portal is not running")) };
+    let Progress::Running(stream) = progress else {
+        return Err(SqlError::internal("the portal is not running"));
+    };
     let hold_back = !plan.is_read() && max_rows == 0;
     let mut kept: Vec<Row> = Vec::new();
     let mut kept_bytes = 0;
@@ -432,4 +440,3 @@ pub(super) fn read_only(what: &str) -> SqlError {
 pub(super) fn is_transient(error: &SqlError) -> bool {
     error.code == SqlState::SERIALIZATION_FAILURE || error.code == SqlState::DEADLOCK
 }
-

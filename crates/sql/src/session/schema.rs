@@ -55,7 +55,9 @@ impl Session {
         self.follow_catalog().await?;
         self.lock_version().await?;
         let view = self.view.clone();
-        let Some(open) = self.transaction.as_deref_mut() else { return Err(SqlError::internal("no transaction")) };
+        let Some(open) = self.transaction.as_deref_mut() else {
+            return Err(SqlError::internal("no transaction"));
+        };
         open.txn.begin_statement();
         let mut catalog = (**view.snapshot()).clone();
         catalog.version = catalog.version.max(1);
@@ -82,7 +84,9 @@ impl Session {
         }
         let key = store::version_key();
         loop {
-            let Some(open) = self.transaction.as_deref_mut() else { return Err(SqlError::internal("no transaction")) };
+            let Some(open) = self.transaction.as_deref_mut() else {
+                return Err(SqlError::internal("no transaction"));
+            };
             let stored = open.txn.get(&key, LockStrength::Exclusive).await.map_err(kv_error)?;
             let stored = store::decode_version(stored.as_deref())?;
             if stored == self.view.snapshot().version() || open.overlay.is_some() {

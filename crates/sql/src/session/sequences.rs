@@ -43,7 +43,8 @@ impl SequenceState {
     /// `currval()`
     pub(crate) fn current_value(&self, sequence: &SequenceDescriptor) -> SqlResult<i64> {
         self.current.get(&sequence.oid).copied().ok_or_else(|| {
-            let message = format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
+            let message =
+                format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
             SqlError::new(SqlState::OBJECT_STATE, message)
         })
     }
@@ -55,7 +56,10 @@ pub(crate) fn find(view: &SessionView, oid: Oid) -> SqlResult<&SequenceDescripto
         return Ok(sequence);
     }
     if let Some(table) = view.snapshot().table(oid) {
-        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not a sequence", table.name)));
+        return Err(SqlError::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("\"{}\" is not a sequence", table.name),
+        ));
     }
     Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("could not open relation with OID {oid}")))
 }
@@ -103,7 +107,8 @@ async fn advance(shared: &Shared, sequence: &SequenceDescriptor) -> SqlResult<i6
     let first = counter.and_then(|counter| value_of(sequence, counter - (by - sequence.increment)));
     if let Some(first) = first {
         let left = (1..count).take_while(|n| {
-            value_of(sequence, counter.unwrap_or(0) - (by - sequence.increment) + sequence.increment * n).is_some()
+            value_of(sequence, counter.unwrap_or(0) - (by - sequence.increment) + sequence.increment * n)
+                .is_some()
         });
         let left = left.count() as i64;
         if left > 0 {
@@ -155,7 +160,11 @@ pub(crate) async fn set_value(view: &SessionView, oid: Oid, value: i64, is_calle
     set_counter(&view.shared, sequence, last).await?;
     {
         let mut known = view.shared.engine.sequence_values.lock();
-        if is_called { known.insert(sequence.storage, value) } else { known.remove(&sequence.storage) };
+        if is_called {
+            known.insert(sequence.storage, value)
+        } else {
+            known.remove(&sequence.storage)
+        };
     }
     let mut state = view.shared.sequences.lock();
     state.cached.remove(&oid);
@@ -168,7 +177,8 @@ pub(crate) async fn set_value(view: &SessionView, oid: Oid, value: i64, is_calle
 /// The last value a sequence gave, and whether it gave one; its first value if not.
 pub(crate) async fn peek(shared: &Shared, sequence: &SequenceDescriptor) -> SqlResult<(i64, bool)> {
     let txn = shared.engine.kv.begin(TxnOptions::default());
-    let stored = txn.get(&store::sequence_key(sequence.storage), LockStrength::None).await.map_err(kv_error)?;
+    let stored =
+        txn.get(&store::sequence_key(sequence.storage), LockStrength::None).await.map_err(kv_error)?;
     let counter = stored.and_then(|bytes| Some(i64::from_be_bytes(bytes[..].try_into().ok()?))).unwrap_or(0);
     if counter == 0 {
         return Ok((sequence.first, false));

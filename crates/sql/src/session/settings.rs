@@ -75,7 +75,14 @@ impl Settings {
     pub(crate) fn new() -> Self {
         let values = HashMap::new();
         let derived = Arc::new(derive(&values));
-        Settings { values, initial: HashMap::new(), undo: Vec::new(), changed: Vec::new(), derived, generation: 1 }
+        Settings {
+            values,
+            initial: HashMap::new(),
+            undo: Vec::new(),
+            changed: Vec::new(),
+            derived,
+            generation: 1,
+        }
     }
 
     /// Sets what the session begins with.
@@ -132,7 +139,13 @@ impl Settings {
 
     /// SET: `None` for DEFAULT. In a transaction the change is undone if it fails, and a local one at
     /// its end in any case.
-    pub(crate) fn set(&mut self, name: &str, value: Option<&str>, local: bool, in_transaction: bool) -> SqlResult<()> {
+    pub(crate) fn set(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        local: bool,
+        in_transaction: bool,
+    ) -> SqlResult<()> {
         let lower = name.to_ascii_lowercase();
         let definition = definitions::find(name);
         let value = match (definition, value) {
@@ -180,7 +193,8 @@ impl Settings {
             None => drop(self.values.remove(&lower)),
         }
         if let Some(definition) = definition {
-            if before.as_deref() != self.values.get(&definition.name.to_ascii_lowercase()).map(String::as_str) {
+            if before.as_deref() != self.values.get(&definition.name.to_ascii_lowercase()).map(String::as_str)
+            {
                 self.note_change(definition.name);
             }
         } else {
@@ -204,13 +218,21 @@ impl Settings {
                 continue;
             }
             if in_transaction {
-                self.undo.push(Undo { name: name.clone(), previous: self.values.get(&name).cloned(), local: false });
+                self.undo.push(Undo {
+                    name: name.clone(),
+                    previous: self.values.get(&name).cloned(),
+                    local: false,
+                });
             }
             let initial = self.initial.get(&name).cloned();
             self.put(name, initial);
         }
-        let missing: Vec<_> =
-            self.initial.iter().filter(|(name, _)| !self.values.contains_key(*name)).map(|(n, v)| (n.clone(), v.clone())).collect();
+        let missing: Vec<_> = self
+            .initial
+            .iter()
+            .filter(|(name, _)| !self.values.contains_key(*name))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect();
         for (name, value) in missing {
             self.put(name, Some(value));
         }
@@ -266,7 +288,8 @@ fn too_long(name: &str) -> SqlError {
 }
 
 fn is_custom(name: &str) -> bool {
-    name.contains('.') && name.split('.').all(|part| part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+    name.contains('.')
+        && name.split('.').all(|part| part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
 fn check_settable(definition: &Definition) -> SqlResult<()> {
@@ -357,8 +380,7 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         }
     };
     let millis = |name: &str| get(name).parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis);
-    let (date_style, date_order) =
-        date_style(get("datestyle"), Default::default()).unwrap_or_default();
+    let (date_style, date_order) = date_style(get("datestyle"), Default::default()).unwrap_or_default();
     let interval_style = match get("intervalstyle") {
         "postgres_verbose" => IntervalStyle::PostgresVerbose,
         "sql_standard" => IntervalStyle::SqlStandard,
@@ -431,8 +453,14 @@ mod tests {
         settings.set("work_mem", Some("1MB"), false, false).unwrap();
         assert_eq!(settings.take_changes(), [("DateStyle".to_string(), "German, DMY".to_string())]);
         assert_eq!(settings.take_changes(), []);
-        assert_eq!(settings.set("server_version", Some("1"), false, false).unwrap_err().code, SqlState::CANT_CHANGE_PARAM);
-        assert_eq!(settings.set("nope", Some("1"), false, false).unwrap_err().code, SqlState::UNDEFINED_OBJECT);
+        assert_eq!(
+            settings.set("server_version", Some("1"), false, false).unwrap_err().code,
+            SqlState::CANT_CHANGE_PARAM
+        );
+        assert_eq!(
+            settings.set("nope", Some("1"), false, false).unwrap_err().code,
+            SqlState::UNDEFINED_OBJECT
+        );
         settings.set("my.own", Some("1"), false, false).unwrap();
         assert_eq!(settings.get("my.own").as_deref(), Some("1"));
     }

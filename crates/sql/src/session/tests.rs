@@ -35,7 +35,10 @@ fn set_reads_every_spelling() {
         assert_eq!((name.as_str(), found.as_deref(), local), (wanted, value, false), "{text}");
     }
     assert!(matches!(command("SET LOCAL jit = off").unwrap(), Command::Set { local: true, .. }));
-    assert!(matches!(command("SET TRANSACTION READ ONLY").unwrap(), Command::SetTransaction { session: false, .. }));
+    assert!(matches!(
+        command("SET TRANSACTION READ ONLY").unwrap(),
+        Command::SetTransaction { session: false, .. }
+    ));
 }
 
 #[test]
@@ -59,9 +62,16 @@ fn cursor_commands_are_read() {
 
 #[test]
 fn other_commands_are_read() {
-    assert!(matches!(command("PREPARE p (int, text) AS SELECT $1, $2").unwrap(), Command::Prepare { types, .. } if types.len() == 2));
-    assert!(matches!(command("EXECUTE p (1 + 2, 'x')").unwrap(), Command::Execute { args, .. } if args == ["1 + 2", "'x'"]));
-    assert!(matches!(command("LOCK TABLE a, b IN SHARE ROW EXCLUSIVE MODE NOWAIT").unwrap(), Command::Lock { mode: 5, nowait: true, .. }));
+    assert!(
+        matches!(command("PREPARE p (int, text) AS SELECT $1, $2").unwrap(), Command::Prepare { types, .. } if types.len() == 2)
+    );
+    assert!(
+        matches!(command("EXECUTE p (1 + 2, 'x')").unwrap(), Command::Execute { args, .. } if args == ["1 + 2", "'x'"])
+    );
+    assert!(matches!(
+        command("LOCK TABLE a, b IN SHARE ROW EXCLUSIVE MODE NOWAIT").unwrap(),
+        Command::Lock { mode: 5, nowait: true, .. }
+    ));
     assert!(matches!(command("LOCK TABLE a IN SHARE MODE").unwrap(), Command::Lock { mode: 4, .. }));
     assert!(matches!(command("LOCK a").unwrap(), Command::Lock { mode: 7, .. }));
     assert!(matches!(command("NOTIFY ch, 'x'").unwrap(), Command::Notify { payload, .. } if payload == "x"));

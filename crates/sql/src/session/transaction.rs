@@ -72,7 +72,8 @@ impl Session {
                 IsolationLevel::ReadCommitted | IsolationLevel::ReadUncommitted => Isolation::ReadCommitted,
                 IsolationLevel::RepeatableRead | IsolationLevel::Serializable => Isolation::Serializable,
             },
-            lock_timeout_ms: lock_timeout.map_or(0, |limit| limit.as_millis().clamp(1, u128::from(u32::MAX)) as u32),
+            lock_timeout_ms: lock_timeout
+                .map_or(0, |limit| limit.as_millis().clamp(1, u128::from(u32::MAX)) as u32),
             ..TxnOptions::default()
         })
     }
@@ -200,10 +201,13 @@ impl Session {
             let result = open.txn.commit().await;
             (open, result)
         };
-        self.committed(*open, result.map(|_| ()).map_err(|error| {
-            let ambiguous = error.kind() == KvErrorKind::Ambiguous;
-            (kv_error(error), ambiguous)
-        }))
+        self.committed(
+            *open,
+            result.map(|_| ()).map_err(|error| {
+                let ambiguous = error.kind() == KvErrorKind::Ambiguous;
+                (kv_error(error), ambiguous)
+            }),
+        )
     }
 
     /// Takes note of how the commit of a transaction went.
@@ -275,7 +279,15 @@ impl Session {
         let kv = open.txn.savepoint();
         let (name, overlay) = (name.to_string(), open.overlay.clone());
         let to_clear = (open.schema.clear_on_commit.len(), open.schema.clear_on_abort.len());
-        open.savepoints.push(SavepointEntry { name, kv, overlay, settings, notifications, cursors, to_clear });
+        open.savepoints.push(SavepointEntry {
+            name,
+            kv,
+            overlay,
+            settings,
+            notifications,
+            cursors,
+            to_clear,
+        });
         Ok(())
     }
 
@@ -313,9 +325,11 @@ impl Session {
         open.overlay = savepoint.overlay.clone();
         open.failed = false;
         open.schema.clear_on_commit.truncate(savepoint.to_clear.0);
-        let made_since = open.schema.clear_on_abort.split_off(savepoint.to_clear.1.min(open.schema.clear_on_abort.len()));
+        let made_since =
+            open.schema.clear_on_abort.split_off(savepoint.to_clear.1.min(open.schema.clear_on_abort.len()));
         open.schema.clear_at_end.extend(made_since);
-        let (settings, notifications, cursors) = (savepoint.settings, savepoint.notifications, savepoint.cursors);
+        let (settings, notifications, cursors) =
+            (savepoint.settings, savepoint.notifications, savepoint.cursors);
         if open.overlay.is_none() && open.schema.locked {
             // The version is written anew by the next schema change.
             open.schema.locked = false;

@@ -7,7 +7,7 @@ use super::locks::LockKey;
 use super::portal::{Portal, Progress};
 use super::prepared::{self, Prepared};
 use super::view::now_micros;
-use super::{Description, MOST_NAMED, Session, definitions, described, settings, text_column};
+use super::{Description, MOST_NAMED, Session, definitions, text_column};
 use crate::bind;
 use crate::catalog::Relation;
 use crate::ddl::tokens::Name;
@@ -32,7 +32,9 @@ impl Session {
             }
             Command::Explain { flags, statement } => {
                 let param_types = match &*prepared::command_of(statement)? {
-                    Command::Planned => prepared::plan(&self.view, statement, params, false)?.param_types.clone(),
+                    Command::Planned => {
+                        prepared::plan(&self.view, statement, params, false)?.param_types.clone()
+                    }
                     _ => Vec::new(),
                 };
                 let ty = if flags.json { Type::JSON } else { Type::TEXT };
@@ -44,27 +46,30 @@ impl Session {
             }
             Command::Execute { name, .. } => plain(self.prepared(name)?.columns.clone()),
             Command::Fetch { cursor, is_move: false, .. } => plain(Some(self.cursor_columns(cursor)?)),
-            Command::Planned => {
-                // The caller plans it.
-                let _ = described;
-                plain(None)
-            }
             _ => plain(None),
         }
     }
 
     fn prepared(&self, name: &str) -> SqlResult<Arc<Prepared>> {
         self.named.get(name).cloned().ok_or_else(|| {
-            SqlError::new(SqlState::INVALID_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
+            SqlError::new(
+                SqlState::INVALID_STATEMENT_NAME,
+                format!("prepared statement \"{name}\" does not exist"),
+            )
         })
     }
 
     /// The statement an EXECUTE names and the values it gives it.
-    pub(super) fn execute_params(&mut self, name: &str, args: &[String]) -> SqlResult<(Arc<Prepared>, Vec<Datum>)> {
+    pub(super) fn execute_params(
+        &mut self,
+        name: &str,
+        args: &[String],
+    ) -> SqlResult<(Arc<Prepared>, Vec<Datum>)> {
         let prepared = self.prepared(name)?;
         if args.len() != prepared.param_types.len() {
             let message = format!("wrong number of parameters for prepared statement \"{name}\"");
-            let detail = format!("Expected {} parameters but got {}.", prepared.param_types.len(), args.len());
+            let detail =
+                format!("Expected {} parameters but got {}.", prepared.param_types.len(), args.len());
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_detail(detail));
         }
         let view = self.view.clone();
@@ -115,7 +120,9 @@ impl Session {
             }
             Command::Show(name) => {
                 let value = self.show(name)?;
-                return self.give_all(portal, vec![vec![Datum::text(value)]], "SHOW".into(), max_rows, sink).await;
+                return self
+                    .give_all(portal, vec![vec![Datum::text(value)]], "SHOW".into(), max_rows, sink)
+                    .await;
             }
             Command::ShowAll => {
                 let rows = self.show_all();
@@ -181,7 +188,8 @@ impl Session {
             self.end_implicit(true).await?;
             return Ok("COMMIT".into());
         };
-        let modes = Modes { isolation: Some(open.isolation), read_only: Some(open.read_only), deferrable: None };
+        let modes =
+            Modes { isolation: Some(open.isolation), read_only: Some(open.read_only), deferrable: None };
         let tag = if open.failed {
             self.abort();
             "ROLLBACK"
@@ -196,7 +204,8 @@ impl Session {
     }
 
     fn no_transaction(&self) {
-        self.shared.notice(Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, "there is no transaction in progress"));
+        self.shared
+            .notice(Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, "there is no transaction in progress"));
     }
 
     /// Commands that need not wait.
@@ -372,7 +381,10 @@ impl Session {
             return Err(SqlError::new(SqlState::DUPLICATE_STATEMENT, message));
         }
         if self.named.len() >= MOST_NAMED {
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "too many prepared statements in one session"));
+            return Err(SqlError::new(
+                SqlState::PROGRAM_LIMIT,
+                "too many prepared statements in one session",
+            ));
         }
         let view = self.view.clone();
         let session = view.eval(self.times());
@@ -381,7 +393,10 @@ impl Session {
         let types = types.collect::<SqlResult<Vec<_>>>()?;
         let command = prepared::command_of(statement)?;
         if !matches!(*command, Command::Planned) {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "only queries and statements that change rows can be prepared"));
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "only queries and statements that change rows can be prepared",
+            ));
         }
         let prepared = self.prepare_command(statement.clone(), command, &types)?;
         self.named.insert(name.to_string(), prepared);
@@ -392,7 +407,8 @@ impl Session {
     /// Makes the prepared statements known to `pg_prepared_statements`.
     fn name_statements(&self) {
         let list = self.named.iter().map(|(name, prepared)| {
-            let text = prepared.statement.as_ref().map_or_else(|| "".into(), |statement| statement.text.clone());
+            let text =
+                prepared.statement.as_ref().map_or_else(|| "".into(), |statement| statement.text.clone());
             (name.clone(), text, now_micros(), prepared.param_types.clone())
         });
         self.shared.named.lock().statements = list.collect();
@@ -482,7 +498,8 @@ pub(crate) fn set_checked(
                 };
                 let login = view.shared.login;
                 if !snapshot.is_superuser(login) && !snapshot.is_member(login, role.oid) {
-                    let message = format!("permission denied to set {} \"{wanted}\"", lower.replace('_', " "));
+                    let message =
+                        format!("permission denied to set {} \"{wanted}\"", lower.replace('_', " "));
                     return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
                 }
             }
@@ -497,7 +514,6 @@ pub(crate) fn set_checked(
         let message = format!("permission denied to set parameter \"{name}\"");
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
-    let _ = settings::kind_name;
     view.shared.settings.lock().set(name, value, local, true)
 }
 

@@ -91,7 +91,11 @@ impl Shared {
     pub(crate) fn release_transaction_locks(&self) {
         let keys = std::mem::take(&mut self.held.lock().transaction);
         if !keys.is_empty() {
-            self.engine.locks.release_all(self.session, keys.into_iter().map(|(key, _)| key), Scope::Transaction);
+            self.engine.locks.release_all(
+                self.session,
+                keys.into_iter().map(|(key, _)| key),
+                Scope::Transaction,
+            );
         }
     }
 
@@ -212,7 +216,11 @@ impl SessionView {
     }
 
     /// What binding depends on.
-    pub(crate) fn bind_context<'a>(&'a self, eval: &'a EvalContext<'a>, param_types: &'a [Type]) -> BindContext<'a> {
+    pub(crate) fn bind_context<'a>(
+        &'a self,
+        eval: &'a EvalContext<'a>,
+        param_types: &'a [Type],
+    ) -> BindContext<'a> {
         BindContext { catalog: &self.catalog, search_path: &self.path, eval, param_types }
     }
 }

@@ -34,8 +34,27 @@ fn letter(text: &str) -> char {
 
 fn parse_type(line: &'static str) -> Option<BuiltinType> {
     let f: Vec<&'static str> = line.split(' ').collect();
-    let [oid, name, len, by_value, kind, category, preferred, delimiter, element, array, i, o, r, s, mi, mo, align, storage, collation] =
-        f[..]
+    let [
+        oid,
+        name,
+        len,
+        by_value,
+        kind,
+        category,
+        preferred,
+        delimiter,
+        element,
+        array,
+        i,
+        o,
+        r,
+        s,
+        mi,
+        mo,
+        align,
+        storage,
+        collation,
+    ] = f[..]
     else {
         return None;
     };
@@ -74,7 +93,8 @@ pub(super) fn function_oid(function: &str) -> Oid {
 /// The functions that types name, by OID.
 pub(super) fn type_functions() -> &'static HashMap<Oid, &'static str> {
     static ALL: LazyLock<HashMap<Oid, &'static str>> = LazyLock::new(|| {
-        let functions = types().iter().flat_map(|ty| ty.functions).filter_map(|function| function.split_once('='));
+        let functions =
+            types().iter().flat_map(|ty| ty.functions).filter_map(|function| function.split_once('='));
         functions.filter_map(|(name, oid)| Some((oid.parse().ok()?, name))).collect()
     });
     &ALL

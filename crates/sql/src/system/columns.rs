@@ -7,10 +7,8 @@ use sql_types::{ColumnType, Datum, Type};
 pub(super) fn type_columns(ty: ColumnType) -> Vec<(&'static str, Datum)> {
     let is_array = ty.ty.info().is_some_and(|info| info.name.starts_with('_'));
     let name = if is_array { "ARRAY".to_string() } else { ty.ty.to_string() };
-    let mut values = vec![
-        ("data_type", Datum::text(name)),
-        ("udt_name", text(ty.ty.info().map_or("", |info| info.name))),
-    ];
+    let mut values =
+        vec![("data_type", Datum::text(name)), ("udt_name", text(ty.ty.info().map_or("", |info| info.name)))];
     let numeric = |precision: i64, radix: i64, scale: Option<i64>| {
         vec![
             ("numeric_precision", int(precision)),

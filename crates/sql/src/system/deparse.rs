@@ -56,9 +56,18 @@ impl SessionView {
     }
 
     /// `pg_get_indexdef`; with a column from 1, only that.
-    pub(crate) fn index_definition(&self, table: &TableDescriptor, index: &IndexDescriptor, column: usize) -> String {
+    pub(crate) fn index_definition(
+        &self,
+        table: &TableDescriptor,
+        index: &IndexDescriptor,
+        column: usize,
+    ) -> String {
         if column > 0 {
-            return index.columns.get(column - 1).map(|(id, _)| column_names(table, [*id])).unwrap_or_default();
+            return index
+                .columns
+                .get(column - 1)
+                .map(|(id, _)| column_names(table, [*id]))
+                .unwrap_or_default();
         }
         let columns: Vec<String> = index.columns.iter().map(|column| key_column(table, *column)).collect();
         format!(
@@ -72,7 +81,8 @@ impl SessionView {
 
     /// `pg_get_constraintdef` of a PRIMARY KEY or UNIQUE constraint.
     pub(crate) fn key_definition(&self, table: &TableDescriptor, index: &IndexDescriptor) -> String {
-        let word = if index.id == crate::catalog::descriptor::PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
+        let word =
+            if index.id == crate::catalog::descriptor::PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
         format!("{word} ({})", column_names(table, index.columns.iter().map(|(id, _)| *id)))
     }
 
@@ -82,7 +92,11 @@ impl SessionView {
     }
 
     /// `pg_get_constraintdef` of a foreign key.
-    pub(crate) fn foreign_key_definition(&self, table: &TableDescriptor, key: &ForeignKeyDescriptor) -> String {
+    pub(crate) fn foreign_key_definition(
+        &self,
+        table: &TableDescriptor,
+        key: &ForeignKeyDescriptor,
+    ) -> String {
         let Some(referenced) = self.snapshot().table(key.referenced_table) else { return String::new() };
         let mut text = format!(
             "FOREIGN KEY ({}) REFERENCES {}({})",
@@ -122,7 +136,9 @@ impl SessionView {
     /// `pg_get_constraintdef` by OID.
     pub(crate) fn constraint_by_oid(&self, oid: Oid) -> Option<String> {
         for table in self.snapshot().tables.values() {
-            if let Some(index) = table.indexes.iter().find(|index| index.constraint && constraint_oid(index) == oid) {
+            if let Some(index) =
+                table.indexes.iter().find(|index| index.constraint && constraint_oid(index) == oid)
+            {
                 return Some(self.key_definition(table, index));
             }
             if let Some(check) = table.checks.iter().find(|check| check.oid == oid) {

@@ -5,7 +5,7 @@ use super::{builtin, registry, tables};
 use crate::catalog::{Relation, oids};
 use crate::ddl::tokens::{Cursor, Name, quote_ident};
 use crate::session::view::SessionView;
-use crate::session::{sequences, set_checked, notify_later};
+use crate::session::{notify_later, sequences, set_checked};
 use sql_types::functions::{CatalogFunctions, EvalContext, RegKind};
 use sql_types::{Datum, Oid, Row, SqlError, SqlResult, SqlState, Type};
 
@@ -56,9 +56,7 @@ impl CatalogFunctions for SessionView {
     fn reg_out(&self, kind: RegKind, oid: Oid) -> Option<String> {
         match kind {
             RegKind::Class => self.relation_name(oid),
-            RegKind::Namespace => {
-                self.snapshot().schema_name(self.catalog.database, oid).map(quote_ident)
-            }
+            RegKind::Namespace => self.snapshot().schema_name(self.catalog.database, oid).map(quote_ident),
             RegKind::Role => self.snapshot().roles.get(&oid).map(|role| quote_ident(&role.name)),
             RegKind::Proc | RegKind::Procedure => match oid {
                 0 => Some("-".into()),
@@ -182,10 +180,18 @@ impl SessionView {
                 optional(registry::function_arguments(first))
             }
             "pg_get_function_result" => optional(registry::function_result(first)),
-            "pg_get_functiondef" | "pg_get_function_sqlbody" | "pg_get_function_arg_default" | "pg_get_ruledef"
-            | "pg_get_triggerdef" | "pg_get_partkeydef" | "pg_get_partition_constraintdef"
-            | "pg_get_statisticsobjdef" | "pg_get_statisticsobjdef_columns" | "pg_get_replica_identity_index"
-            | "pg_partition_root" | "pg_relation_filepath" => Datum::Null,
+            "pg_get_functiondef"
+            | "pg_get_function_sqlbody"
+            | "pg_get_function_arg_default"
+            | "pg_get_ruledef"
+            | "pg_get_triggerdef"
+            | "pg_get_partkeydef"
+            | "pg_get_partition_constraintdef"
+            | "pg_get_statisticsobjdef"
+            | "pg_get_statisticsobjdef_columns"
+            | "pg_get_replica_identity_index"
+            | "pg_partition_root"
+            | "pg_relation_filepath" => Datum::Null,
             "pg_tablespace_location" => Datum::text(""),
             "obj_description" => optional(self.comment(first, text_arg(args, 1))),
             "shobj_description" => optional(self.shared_comment(first, text_arg(args, 1))),
@@ -242,16 +248,18 @@ impl SessionView {
             let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
             return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
         };
-        let owned = self.snapshot().sequences.values().find(|sequence| sequence.owned_by == Some((oid, column.id)));
+        let owned =
+            self.snapshot().sequences.values().find(|sequence| sequence.owned_by == Some((oid, column.id)));
         Ok(owned.map(|sequence| self.qualified_text(sequence.schema, &sequence.name)))
     }
 
     fn comment(&self, object: Oid, class: &str) -> Option<String> {
         let snapshot = self.snapshot();
         match class {
-            "pg_namespace" => {
-                snapshot.schemas.get(&(self.catalog.database, object)).and_then(|schema| schema.comment.clone())
-            }
+            "pg_namespace" => snapshot
+                .schemas
+                .get(&(self.catalog.database, object))
+                .and_then(|schema| schema.comment.clone()),
             "pg_class" | "" => None
                 .or_else(|| snapshot.table(object)?.comment.clone())
                 .or_else(|| snapshot.views.get(&object)?.comment.clone())
@@ -281,7 +289,9 @@ impl SessionView {
         let allowed = |owner: Oid, object: Oid| {
             letters.chars().any(|letter| snapshot.has_privilege(role, owner, object, letter))
         };
-        let undefined = |kind: &str, name: &str, code| Err(SqlError::new(code, format!("{kind} \"{name}\" does not exist")));
+        let undefined = |kind: &str, name: &str, code| {
+            Err(SqlError::new(code, format!("{kind} \"{name}\" does not exist")))
+        };
         match what {
             "table" | "sequence" | "column" | "any_column" => {
                 let oid = match rest.first() {
@@ -377,7 +387,11 @@ impl SessionView {
                         "must be a member of the role whose query is being canceled",
                     ));
                 }
-                if name == "pg_cancel_backend" { target.cancel.cancel() } else { target.cancel.shut_down() }
+                if name == "pg_cancel_backend" {
+                    target.cancel.cancel()
+                } else {
+                    target.cancel.shut_down()
+                }
                 Datum::Bool(true)
             }
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
@@ -385,7 +399,8 @@ impl SessionView {
                 Datum::Int8(rows.map_or(0, |rows| (rows * 100.0) as i64))
             }
             "pg_database_size" | "pg_tablespace_size" => {
-                let mine = self.snapshot().tables.values().filter(|table| table.database == self.catalog.database);
+                let mine =
+                    self.snapshot().tables.values().filter(|table| table.database == self.catalog.database);
                 Datum::Int8(mine.filter_map(|table| table.row_count).map(|rows| (rows * 100.0) as i64).sum())
             }
             "pg_relation_is_publishable" => Datum::Bool(true),
@@ -393,9 +408,13 @@ impl SessionView {
                 Datum::Bool(false)
             }
             "txid_current" => Datum::Int8(context.transaction_micros),
-            "pg_postmaster_start_time" | "pg_conf_load_time" => Datum::Timestamptz(self.shared.engine.started),
+            "pg_postmaster_start_time" | "pg_conf_load_time" => {
+                Datum::Timestamptz(self.shared.engine.started)
+            }
             "inet_client_addr" => match &self.shared.activity.client_address {
-                Some(address) => Datum::text(address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host)),
+                Some(address) => {
+                    Datum::text(address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host))
+                }
                 None => Datum::Null,
             },
             "pg_my_temp_schema" => Datum::Oid(0),
@@ -410,8 +429,13 @@ impl SessionView {
             name if name.starts_with("pg_stat_get_") => Datum::Int8(0),
             "pg_stat_clear_snapshot" | "pg_stat_reset" => Datum::text(""),
             "pg_is_in_recovery" => Datum::Bool(false),
-            "txid_current_if_assigned" | "pg_current_xact_id_if_assigned" | "inet_server_addr" | "inet_server_port"
-            | "inet_client_port" | "pg_last_wal_receive_lsn" | "pg_last_wal_replay_lsn" => Datum::Null,
+            "txid_current_if_assigned"
+            | "pg_current_xact_id_if_assigned"
+            | "inet_server_addr"
+            | "inet_server_port"
+            | "inet_client_port"
+            | "pg_last_wal_receive_lsn"
+            | "pg_last_wal_replay_lsn" => Datum::Null,
             other => return Err(SqlError::unsupported(format_args!("function {other}"))),
         })
     }

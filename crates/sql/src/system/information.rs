@@ -115,7 +115,10 @@ fn column_rows(cx: &SystemContext<'_>) -> Vec<Row> {
             let mut values =
                 common(schema(cx, table.schema), &table.name, &column.name, i64::from(column.id), column.ty);
             let default = column.default.as_deref().filter(|_| column.identity.is_none());
-            values.push(("column_default", optional(default.map(|text| cx.view.default_text(text)).as_deref())));
+            values.push((
+                "column_default",
+                optional(default.map(|text| cx.view.default_text(text)).as_deref()),
+            ));
             values.push(("is_nullable", Datum::Bool(column.nullable)));
             values.push(("is_identity", Datum::Bool(column.identity.is_some())));
             values.push(("is_updatable", text("YES")));
@@ -166,7 +169,10 @@ fn sequences(cx: &SystemContext<'_>) -> Vec<Row> {
     mine.filter(|sequence| {
         // Those of identity columns belong to their tables.
         !sequence.owned_by.is_some_and(|(table, column)| {
-            cx.catalog().table(table).and_then(|table| table.column(column)).is_some_and(|c| c.identity.is_some())
+            cx.catalog()
+                .table(table)
+                .and_then(|table| table.column(column))
+                .is_some_and(|c| c.identity.is_some())
         })
     })
     .map(|sequence| {
@@ -246,7 +252,8 @@ fn key_column_usage(cx: &SystemContext<'_>) -> Vec<Row> {
             values.extend(of_table(cx, table));
             values.push(("column_name", text(&column.name)));
             values.push(("ordinal_position", int(position as i64 + 1)));
-            values.push(("position_in_unique_constraint", target.map_or(Datum::Null, |at| int(at as i64 + 1))));
+            values
+                .push(("position_in_unique_constraint", target.map_or(Datum::Null, |at| int(at as i64 + 1))));
             rows.push(cx.row(values));
         };
         for index in table.indexes.iter().filter(|index| index.constraint) {

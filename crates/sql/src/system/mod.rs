@@ -32,22 +32,29 @@ pub(crate) use builtin::is_reserved_word;
 
 /// A computed table by schema and name.
 pub(crate) fn reference(schema: &str, name: &str) -> Option<SystemRef> {
-    tables::find(schema, name).map(|table| SystemRef { name: table.full_name, oid: table.oid, columns: table.columns() })
+    tables::find(schema, name).map(|table| SystemRef {
+        name: table.full_name,
+        oid: table.oid,
+        columns: table.columns(),
+    })
 }
 
 /// The rows of a computed table.
 pub(crate) async fn rows(name: &'static str, view: &SessionView) -> SqlResult<Vec<Row>> {
-    let Some((schema, table)) = name.split_once('.').and_then(|(schema, name)| Some((schema, tables::find(schema, name)?)))
+    let Some((schema, table)) =
+        name.split_once('.').and_then(|(schema, name)| Some((schema, tables::find(schema, name)?)))
     else {
         return Ok(Vec::new());
     };
     let cx = row::SystemContext { view, table };
     let rows = match schema {
         "information_schema" => information::rows(&cx),
-        _ => match pg_class::rows(&cx).or_else(|| pg_schema::rows(&cx)).or_else(|| settings_rows::rows(&cx)) {
-            Some(rows) => rows,
-            None => pg_misc::rows(&cx).await?,
-        },
+        _ => {
+            match pg_class::rows(&cx).or_else(|| pg_schema::rows(&cx)).or_else(|| settings_rows::rows(&cx)) {
+                Some(rows) => rows,
+                None => pg_misc::rows(&cx).await?,
+            }
+        }
     };
     Ok(rows)
 }

@@ -171,53 +171,68 @@ fn attributes(cx: &SystemContext<'_>) -> Vec<Row> {
     for table in tables::all() {
         for (position, (name, ty)) in table.columns().iter().enumerate() {
             let number = position as i16 + 1;
-            rows.push(attribute(cx, Attribute { relation: table.oid, name, number, ty: Some((*ty).into()), ..Default::default() }));
+            rows.push(attribute(
+                cx,
+                Attribute { relation: table.oid, name, number, ty: Some((*ty).into()), ..Default::default() },
+            ));
         }
     }
     for table in my_tables(cx) {
         for column in table.columns.iter().filter(|column| !column.hidden) {
-            rows.push(attribute(cx, Attribute {
-                relation: table.oid,
-                name: &column.name,
-                number: column.id as i16,
-                ty: Some(column.ty),
-                not_null: !column.nullable,
-                has_default: column.default.is_some() && column.identity.is_none(),
-                identity: column.identity,
-                has_missing: column.added_value.is_some(),
-            }));
+            rows.push(attribute(
+                cx,
+                Attribute {
+                    relation: table.oid,
+                    name: &column.name,
+                    number: column.id as i16,
+                    ty: Some(column.ty),
+                    not_null: !column.nullable,
+                    has_default: column.default.is_some() && column.identity.is_none(),
+                    identity: column.identity,
+                    has_missing: column.added_value.is_some(),
+                },
+            ));
         }
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
             for (position, (id, _)) in index.columns.iter().enumerate() {
                 let Some(column) = table.column(*id) else { continue };
-                rows.push(attribute(cx, Attribute {
-                    relation: index.oid,
-                    name: &column.name,
-                    number: position as i16 + 1,
-                    ty: Some(column.ty),
-                    ..Default::default()
-                }));
+                rows.push(attribute(
+                    cx,
+                    Attribute {
+                        relation: index.oid,
+                        name: &column.name,
+                        number: position as i16 + 1,
+                        ty: Some(column.ty),
+                        ..Default::default()
+                    },
+                ));
             }
         }
     }
     for view in cx.catalog().views.values().filter(|view| view.database == cx.database()) {
         for (position, (name, ty)) in view.columns.iter().enumerate() {
             let number = position as i16 + 1;
-            rows.push(attribute(cx, Attribute { relation: view.oid, name, number, ty: Some(*ty), ..Default::default() }));
+            rows.push(attribute(
+                cx,
+                Attribute { relation: view.oid, name, number, ty: Some(*ty), ..Default::default() },
+            ));
         }
     }
     for sequence in cx.catalog().sequences.values().filter(|sequence| sequence.database == cx.database()) {
         let columns = [("last_value", Type::INT8), ("log_cnt", Type::INT8), ("is_called", Type::BOOL)];
         for (position, (name, ty)) in columns.into_iter().enumerate() {
             let number = position as i16 + 1;
-            rows.push(attribute(cx, Attribute {
-                relation: sequence.oid,
-                name,
-                number,
-                ty: Some(ty.into()),
-                not_null: true,
-                ..Default::default()
-            }));
+            rows.push(attribute(
+                cx,
+                Attribute {
+                    relation: sequence.oid,
+                    name,
+                    number,
+                    ty: Some(ty.into()),
+                    not_null: true,
+                    ..Default::default()
+                },
+            ));
         }
     }
     rows
@@ -250,7 +265,10 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
                 ("indkey", int2vector(columns.iter().map(|column| column.id as i16))),
                 ("indcollation", oidvector(collations)),
                 ("indclass", oidvector(columns.iter().map(|column| default_opclass(column.ty.ty)))),
-                ("indoption", int2vector(index.columns.iter().map(|(_, descending)| if *descending { 3 } else { 0 }))),
+                (
+                    "indoption",
+                    int2vector(index.columns.iter().map(|(_, descending)| if *descending { 3 } else { 0 })),
+                ),
             ]));
         }
     }

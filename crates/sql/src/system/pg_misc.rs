@@ -95,7 +95,10 @@ fn statements(cx: &SystemContext<'_>) -> Vec<Row> {
             ("name", text(name)),
             ("statement", Datum::Text(query.clone())),
             ("prepare_time", Datum::Timestamptz(*prepared)),
-            ("parameter_types", Datum::array(Type::REGTYPE, types.iter().map(|ty| Datum::Oid(ty.0)).collect())),
+            (
+                "parameter_types",
+                Datum::array(Type::REGTYPE, types.iter().map(|ty| Datum::Oid(ty.0)).collect()),
+            ),
             ("from_sql", bool(true)),
         ])
     };

@@ -85,7 +85,8 @@ fn roles(cx: &SystemContext<'_>) -> Vec<Row> {
                 ("rolbypassrls", bool(role.bypass_rls)),
             ];
             if is_view && !role.settings.is_empty() {
-                let settings = role.settings.iter().map(|(name, value)| Datum::text(format!("{name}={value}")));
+                let settings =
+                    role.settings.iter().map(|(name, value)| Datum::text(format!("{name}={value}")));
                 values.push(("rolconfig", Datum::array(Type::TEXT, settings.collect())));
             }
             cx.row(values)
@@ -111,7 +112,8 @@ fn users(cx: &SystemContext<'_>) -> Vec<Row> {
 }
 
 fn members(cx: &SystemContext<'_>) -> Vec<Row> {
-    let pairs = cx.catalog().roles.values().flat_map(|role| role.member_of.iter().map(|group| (role.oid, *group)));
+    let pairs =
+        cx.catalog().roles.values().flat_map(|role| role.member_of.iter().map(|group| (role.oid, *group)));
     pairs
         .map(|(member, group)| {
             cx.row(vec![
@@ -211,7 +213,13 @@ fn table_list(cx: &SystemContext<'_>) -> Vec<Row> {
     for table in cx.catalog().tables.values().filter(|table| table.database == cx.database()) {
         let indexed = table.indexes.iter().any(|index| index.oid != 0);
         let owner = cx.catalog().role_name(table.owner);
-        rows.push(row(schema_name(cx, table.schema), &table.name, &owner, indexed, !table.foreign_keys.is_empty()));
+        rows.push(row(
+            schema_name(cx, table.schema),
+            &table.name,
+            &owner,
+            indexed,
+            !table.foreign_keys.is_empty(),
+        ));
     }
     rows
 }
@@ -295,7 +303,8 @@ fn descriptions(cx: &SystemContext<'_>) -> Vec<Row> {
 
 fn shared_descriptions(cx: &SystemContext<'_>) -> Vec<Row> {
     let catalog = cx.catalog();
-    let databases = catalog.databases.values().filter_map(|d| Some((d.oid, oids::PG_DATABASE, d.comment.as_deref()?)));
+    let databases =
+        catalog.databases.values().filter_map(|d| Some((d.oid, oids::PG_DATABASE, d.comment.as_deref()?)));
     let roles = catalog.roles.values().filter_map(|r| Some((r.oid, oids::PG_AUTHID, r.comment.as_deref()?)));
     databases
         .chain(roles)
@@ -346,8 +355,16 @@ fn dependencies(cx: &SystemContext<'_>) -> Vec<Row> {
     for sequence in cx.catalog().sequences.values().filter(|sequence| sequence.database == cx.database()) {
         add((class, sequence.oid, 0), (oids::PG_NAMESPACE, sequence.schema, 0), 'n');
         if let Some((table, column)) = sequence.owned_by {
-            let identity = cx.catalog().table(table).and_then(|table| table.column(column)).is_some_and(|c| c.identity.is_some());
-            add((class, sequence.oid, 0), (class, table, i64::from(column)), if identity { 'i' } else { 'a' });
+            let identity = cx
+                .catalog()
+                .table(table)
+                .and_then(|table| table.column(column))
+                .is_some_and(|c| c.identity.is_some());
+            add(
+                (class, sequence.oid, 0),
+                (class, table, i64::from(column)),
+                if identity { 'i' } else { 'a' },
+            );
         }
     }
     for view in cx.catalog().views.values().filter(|view| view.database == cx.database()) {

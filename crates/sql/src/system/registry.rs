@@ -3,7 +3,9 @@
 //! Functions have OIDs of our own: [`FIRST`] and up, in the registry's order, which is by name.
 
 use super::deparse::format_type;
-use sql_types::functions::{all_aggregates, all_functions, all_operators, all_set_functions, all_window_functions};
+use sql_types::functions::{
+    all_aggregates, all_functions, all_operators, all_set_functions, all_window_functions,
+};
 use sql_types::{ColumnType, Oid, Type};
 use std::sync::LazyLock;
 
@@ -41,7 +43,8 @@ pub(super) fn functions() -> &'static [Proc] {
             variadic: false,
             volatility: 'i',
         };
-        for function in all_functions().iter().filter(|function| !function.is_operator() && !function.spreads) {
+        for function in all_functions().iter().filter(|function| !function.is_operator() && !function.spreads)
+        {
             use sql_types::functions::Volatility;
             all.push(Proc {
                 strict: function.strict,
@@ -61,7 +64,11 @@ pub(super) fn functions() -> &'static [Proc] {
                 [(_, ty)] => *ty,
                 _ => Type::RECORD,
             };
-            all.push(Proc { set: true, strict: function.strict, ..proc_of(function.name, function.args, returns, 'f') });
+            all.push(Proc {
+                set: true,
+                strict: function.strict,
+                ..proc_of(function.name, function.args, returns, 'f')
+            });
         }
         for (number, function) in all.iter_mut().enumerate() {
             function.oid = FIRST + number as Oid;
@@ -77,7 +84,8 @@ fn by_oid(oid: Oid) -> Option<&'static Proc> {
 
 /// A function's OID by name: the first of several.
 pub(super) fn function_by_name(name: &str) -> Option<Oid> {
-    let builtin = super::builtin::type_functions().iter().find(|(_, known)| **known == name).map(|(oid, _)| *oid);
+    let builtin =
+        super::builtin::type_functions().iter().find(|(_, known)| **known == name).map(|(oid, _)| *oid);
     builtin.or_else(|| functions().iter().find(|function| function.name == name).map(|function| function.oid))
 }
 

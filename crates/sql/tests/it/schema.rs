@@ -62,7 +62,8 @@ async fn a_schema_change_is_seen_by_others_when_it_commits_and_never_if_not() {
     db.execute("ROLLBACK").await;
     assert_eq!(db.rows("SELECT * FROM t").await, ["1"]);
 
-    db.execute("BEGIN; CREATE TABLE kept (a int); SAVEPOINT s; CREATE TABLE lost (a int); DROP TABLE t").await;
+    db.execute("BEGIN; CREATE TABLE kept (a int); SAVEPOINT s; CREATE TABLE lost (a int); DROP TABLE t")
+        .await;
     db.execute("ROLLBACK TO s; INSERT INTO kept VALUES (3); COMMIT").await;
     assert_eq!(db.rows("SELECT * FROM kept").await, ["3"]);
     assert_eq!(db.rows("SELECT * FROM t").await, ["1"]);
@@ -177,7 +178,8 @@ async fn views_are_expanded_and_depended_on() {
 #[tokio::test]
 async fn create_table_as_and_select_into_keep_rows() {
     let mut db = Database::open().await;
-    let made = db.execute("CREATE TABLE t AS SELECT n AS a, n::text AS b FROM generate_series(1, 3) AS n").await;
+    let made =
+        db.execute("CREATE TABLE t AS SELECT n AS a, n::text AS b FROM generate_series(1, 3) AS n").await;
     assert_eq!(made.tag, "SELECT 3");
     db.execute("SELECT a * 2 AS d INTO u FROM t").await;
     assert_eq!(db.rows("SELECT d FROM u ORDER BY d").await, ["2", "4", "6"]);
@@ -196,7 +198,9 @@ async fn roles_may_do_what_they_were_granted() {
     assert!(login.can_login && !login.superuser);
     assert!(login.verifier.unwrap().starts_with("SCRAM-SHA-256$4096:"));
     db.execute("SET ROLE app").await;
-    for text in ["SELECT * FROM t", "DROP TABLE t", "CREATE TABLE u (a int)", "CREATE ROLE x", "CREATE DATABASE d"] {
+    for text in
+        ["SELECT * FROM t", "DROP TABLE t", "CREATE TABLE u (a int)", "CREATE ROLE x", "CREATE DATABASE d"]
+    {
         assert_eq!(db.error(text).await.code, SqlState::INSUFFICIENT_PRIVILEGE, "{text}");
     }
     db.execute("RESET ROLE; GRANT SELECT, INSERT ON t TO app; SET ROLE app").await;

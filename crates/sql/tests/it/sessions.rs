@@ -70,7 +70,10 @@ async fn settings_change_for_session_and_transaction() {
     db.execute("BEGIN; SET LOCAL statement_timeout = '7s'; SET work_mem = '8MB'").await;
     assert_eq!(db.rows("SELECT current_setting('statement_timeout')").await, ["7s"]);
     db.execute("COMMIT").await;
-    assert_eq!(db.rows("SELECT current_setting('statement_timeout'), current_setting('work_mem')").await, ["0|8MB"]);
+    assert_eq!(
+        db.rows("SELECT current_setting('statement_timeout'), current_setting('work_mem')").await,
+        ["0|8MB"]
+    );
     assert_eq!(db.rows("SELECT set_config('app.user', 'me', false)").await, ["me"]);
     assert_eq!(db.rows("SHOW app.user").await, ["me"]);
     assert_eq!(db.error("SET nonsense = 1").await.code, SqlState::UNDEFINED_OBJECT);
@@ -195,7 +198,10 @@ async fn a_running_statement_is_cancelled_or_times_out() {
         }
     });
     let error = db.error("SELECT pg_sleep(60)").await;
-    assert_eq!((error.code, error.message.as_str()), (SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (SqlState::QUERY_CANCELED, "canceling statement due to user request")
+    );
 }
 
 #[tokio::test]

@@ -76,8 +76,9 @@ pub struct LocalProcesses {
 
 #[derive(Debug)]
 struct Process {
-    pid: u32,
-    pidfd: OwnedFd,
+    /// Unknown for the moment between being started and being entered here; the node may be quicker to
+    /// register.
+    running: Option<(u32, OwnedFd)>,
     tenant: Option<u64>,
 }
 
@@ -143,7 +144,7 @@ impl LocalProcesses {
         // SAFETY: the descriptor is owned by the value that is registered, which always gives the same
         // number and closes it only when it is dropped, after it was taken out of the registry.
         let watched = unsafe { AsyncFd::register(pidfd.try_clone().ok()?) }.ok()?;
-        self.processes.lock().insert(Arc::clone(node), Process { pid, pidfd, tenant });
+        self.processes.lock().insert(Arc::clone(node), Process { running: Some((pid, pidfd)), tenant });
         let ending = self.ending(node);
         tokio::spawn(async move {
             // Readable when the process has ended; an error would mean that it cannot be watched.
@@ -173,6 +174,12 @@ impl LocalProcesses {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()
     }
 
+    fn spawn_watched(&self, node: &NodeName) -> io::Result<(Child, u32, OwnedFd)> {
+        let child = self.spawn(node)?;
+        let pid = child.id().ok_or_else(|| io::Error::other("the process ended at once"))?;
+        Ok((child, pid, open_pidfd(pid)?))
+    }
+
     fn log_path(&self, node: &NodeName) -> PathBuf {
         self.config.log_dir.join(format!("{node}.log"))
     }
@@ -191,11 +198,14 @@ impl LocalProcesses {
 
 impl Orchestrator for LocalProcesses {
     fn start(&self, node: &NodeName) -> io::Result<u32> {
-        let mut child = self.spawn(node)?;
-        let pid = child.id().ok_or_else(|| io::Error::other("the process ended at once"))?;
-        let pidfd = open_pidfd(pid)?;
-        self.processes.lock().insert(Arc::clone(node), Process { pid, pidfd, tenant: None });
-        note(&self.config.run_dir, node, pid, None);
+        self.processes.lock().insert(Arc::clone(node), Process { running: None, tenant: None });
+        let (mut child, pid, pidfd) = self.spawn_watched(node).inspect_err(|_| {
+            self.processes.lock().remove(node);
+        })?;
+        if let Some(process) = self.processes.lock().get_mut(node) {
+            process.running = Some((pid, pidfd));
+            note(&self.config.run_dir, node, pid, process.tenant);
+        }
         let ending = self.ending(node);
         tokio::spawn(async move {
             let reason =
@@ -206,8 +216,8 @@ impl Orchestrator for LocalProcesses {
     }
 
     fn kill(&self, node: &NodeName) {
-        if let Some(process) = self.processes.lock().get(node)
-            && let Err(error) = pidfd_send_signal(&process.pidfd, Signal::KILL)
+        if let Some(Process { running: Some((_, pidfd)), .. }) = self.processes.lock().get(node)
+            && let Err(error) = pidfd_send_signal(pidfd, Signal::KILL)
         {
             tracing::debug!(%error, node = &**node, "the SQL node has ended already");
         }
@@ -216,14 +226,19 @@ impl Orchestrator for LocalProcesses {
     fn note_tenant(&self, node: &NodeName, tenant: u64) {
         if let Some(process) = self.processes.lock().get_mut(node) {
             process.tenant = Some(tenant);
-            note(&self.config.run_dir, node, process.pid, Some(tenant));
+            if let Some((pid, _)) = process.running {
+                note(&self.config.run_dir, node, pid, Some(tenant));
+            }
         }
     }
 
     fn is_process_of(&self, node: &NodeName, pid: u32, tenant: Option<u64>) -> bool {
         let processes = self.processes.lock();
         // A node that came back before it served the tenant it was given says that it has none.
-        processes.get(node).is_some_and(|p| p.pid == pid && (tenant.is_none() || p.tenant == tenant))
+        processes.get(node).is_some_and(|process| {
+            let same = process.running.as_ref().is_none_or(|(running, _)| *running == pid);
+            same && (tenant.is_none() || process.tenant == tenant)
+        })
     }
 }
 

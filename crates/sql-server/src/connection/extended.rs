@@ -164,7 +164,12 @@ where
                 }
             }
             Target::Portal(name) => {
-                let slot = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                let Some(slot) = self.portals.get(name) else {
+                    // A cursor that SQL declared is a portal too.
+                    let columns = self.session.cursor_columns(name).map_err(|_| no_portal(name))?;
+                    rows::describe(out, &columns, &[]);
+                    return Ok(());
+                };
                 match slot.portal.columns() {
                     Some(columns) => rows::describe(out, columns, &slot.formats),
                     None => backend::no_data(out),

@@ -31,6 +31,7 @@ impl Binder<'_> {
             _ => {}
         }
         if from == to.ty {
+            let expr = if from == Type::RECORD { self.resolve_unknown(expr)? } else { expr };
             return self.length_cast(expr, to, explicit);
         }
         if let Expr::Array(elements, _) = &expr
@@ -121,7 +122,14 @@ impl Binder<'_> {
 
     /// What is still untyped becomes text.
     pub(crate) fn resolve_unknown(&self, expr: Expr) -> SqlResult<Expr> {
-        if expr.ty() == Type::UNKNOWN { self.coerce(expr, Type::TEXT, CastKind::Implicit) } else { Ok(expr) }
+        match expr {
+            Expr::Record(values, fields) => {
+                let values = values.into_iter().map(|value| self.resolve_unknown(value)).collect::<SqlResult<_>>()?;
+                Ok(Expr::Record(values, fields))
+            }
+            expr if expr.ty() == Type::UNKNOWN => self.coerce(expr, Type::TEXT, CastKind::Implicit),
+            expr => Ok(expr),
+        }
     }
 }
 

@@ -443,8 +443,8 @@ impl Binder<'_> {
                 values.extend(self.expand_relation(name, context)?.into_iter().map(|(_, expr)| expr));
                 continue;
             }
-            let bound = self.bind_expr(item, context)?;
-            values.push(self.resolve_unknown(bound)?);
+            // Untyped fields get their type from what the row is compared with.
+            values.push(self.bind_expr(item, context)?);
         }
         Ok(Expr::Record(values, None))
     }

@@ -296,6 +296,9 @@ fn types_of_parameters() {
     assert_eq!(params("SELECT * FROM t WHERE id = $1"), [Type::INT4]);
     assert_eq!(params("SELECT * FROM t WHERE id = $1 AND b LIKE $2 LIMIT $3"), [Type::INT4, Type::TEXT, Type::INT8]);
     assert_eq!(params("INSERT INTO u (id, note, tags) VALUES ($1, $2, $3)"), [Type::INT8, Type::VARCHAR, Type::TEXT_ARRAY]);
+    assert_eq!(params("SELECT * FROM t WHERE (a, b) > ($1, $2)"), [Type::INT4, Type::TEXT]);
+    assert_eq!(params("SELECT * FROM t WHERE (id, c) IN (($1, $2), (3, 4))"), [Type::INT4, Type::INT8]);
+    assert_eq!(params("SELECT ROW($1, 2)"), [Type::TEXT]);
     assert_eq!(params("SELECT $1"), [Type::TEXT]);
     assert_eq!(params("SELECT $1::int, $2 + 1"), [Type::INT4, Type::INT4]);
     assert_eq!(params("UPDATE t SET a = $1 WHERE id = ANY ($2)"), [Type::INT4, Type::INT4_ARRAY]);

@@ -71,6 +71,10 @@ impl CopyDecoder {
             return Ok(());
         }
         if self.options.format == CopyFormat::Binary {
+            // The trailer may be left out between two rows, as pgx does.
+            if self.header_seen && rest.is_empty() {
+                return Ok(());
+            }
             let message = if self.header_seen {
                 "unexpected EOF in COPY data"
             } else {

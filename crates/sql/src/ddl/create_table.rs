@@ -373,22 +373,12 @@ pub(super) async fn create_as(
 async fn fill(cx: &mut DdlContext<'_>, table: &Arc<TableDescriptor>, query: &Plan) -> SqlResult<u64> {
     let targets = table.columns.iter().filter(|column| !column.hidden).map(|column| column.id).collect();
     let view = cx.working_view()?;
-    let defaults = {
-        let eval = view.eval(cx.times);
-        let context = view.bind_context(&eval, &[]);
-        let hidden = table.columns.iter().filter(|column| column.hidden);
-        let bound = hidden.map(|column| {
-            let text = column.default.as_deref().unwrap_or("NULL");
-            Ok((column.id, crate::bind::bind_default(text, column, &context)?))
-        });
-        bound.collect::<SqlResult<Vec<_>>>()?
-    };
     let insert = Plan::new(
         PlanKind::Insert {
             table: table.clone(),
             input: Box::new(query.clone()),
             targets,
-            defaults,
+            defaults: Vec::new(),
             checks: Arc::new(Vec::new()),
             on_conflict: None,
             returning: None,

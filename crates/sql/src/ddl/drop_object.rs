@@ -104,7 +104,8 @@ pub(super) async fn drop_relation(
         Relation::Sequence(oid) => {
             let Some(sequence) = cx.catalog.sequences.get(&oid).cloned() else { return Ok(()) };
             cx.check_owner("sequence", &sequence.name, sequence.owner)?;
-            release_sequence(cx, oid, &sequence.name, cascade)?;
+            let default = cx.sequence_default(sequence.schema, &sequence.name);
+            release_sequence(cx, oid, &sequence.name, &default, cascade)?;
             cx.remove_sequence(oid)
         }
         Relation::Index(_, table, _) => {
@@ -249,11 +250,14 @@ pub(super) fn release_index(
 }
 
 /// Takes the defaults that draw from a sequence away (`cascade`), or refuses.
-fn release_sequence(cx: &mut DdlContext<'_>, oid: Oid, name: &str, cascade: bool) -> SqlResult<()> {
-    let quoted = format!("{name}'::regclass");
-    let uses = |text: &Option<String>| {
-        text.as_ref().is_some_and(|text| text.contains("nextval(") && text.contains(&quoted))
-    };
+fn release_sequence(
+    cx: &mut DdlContext<'_>,
+    oid: Oid,
+    name: &str,
+    default: &str,
+    cascade: bool,
+) -> SqlResult<()> {
+    let uses = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains(default));
     let tables: Vec<_> = cx
         .catalog
         .tables

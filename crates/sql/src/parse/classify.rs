@@ -119,6 +119,7 @@ pub(super) fn classify(tokens: &[TokenWithSpan]) -> Option<StatementKind> {
         "reset" => Kind::Reset,
         "copy" => Kind::Copy,
         "explain" => Kind::Explain,
+        "prepare" if tokens.get(1).is_some_and(|token| is_word(&token.token, "transaction")) => Kind::Utility,
         "prepare" => Kind::Prepare,
         "execute" => Kind::Execute,
         "deallocate" => Kind::Deallocate,

@@ -201,6 +201,9 @@ fn parse_tokens(source: &Source, kind: StatementKind, mut tokens: Vec<TokenWithS
     if kind == StatementKind::Move {
         tokens[0].token = Token::make_keyword("FETCH");
     }
+    if kind == StatementKind::Copy {
+        spell_out_switches(&mut tokens);
+    }
     let kept = kind.is_utility().then(|| tokens.iter().map(|token| token.token.clone()).collect());
     let mut parser = parser(tokens);
     let statement = match kind {
@@ -214,6 +217,19 @@ fn parse_tokens(source: &Source, kind: StatementKind, mut tokens: Vec<TokenWithS
         (Ok(statement), _) => Ok(Ast::Sql(Box::new(statement))),
         (Err(error), Some(tokens)) if error.code == SqlState::SYNTAX_ERROR => Ok(Ast::Tokens(tokens, error)),
         (Err(error), _) => Err(error),
+    }
+}
+
+/// Writes ON and OFF among the options of COPY (the last parenthesis) as TRUE and FALSE, which is all
+/// that `sqlparser` takes.
+fn spell_out_switches(tokens: &mut [TokenWithSpan]) {
+    let Some(start) = tokens.iter().rposition(|token| token.token == Token::LParen) else { return };
+    for token in &mut tokens[start..] {
+        if is_word(&token.token, "on") {
+            token.token = Token::make_keyword("TRUE");
+        } else if is_word(&token.token, "off") {
+            token.token = Token::make_keyword("FALSE");
+        }
     }
 }
 

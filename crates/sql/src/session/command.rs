@@ -264,6 +264,9 @@ pub(crate) fn read(statement: &Statement) -> SqlResult<Command> {
         Kind::Utility => match c.take_one(&["checkpoint", "load", "cluster"]) {
             Some("checkpoint") => return Ok(Command::Nothing("CHECKPOINT")),
             Some("cluster") => return Ok(Command::Nothing("CLUSTER")),
+            _ if c.at_words("prepare transaction") => {
+                return Ok(Command::Unsupported("PREPARE TRANSACTION".into()));
+            }
             _ => return Ok(Command::Unsupported("LOAD".into())),
         },
         Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::Merge => Command::Planned,

@@ -10,10 +10,12 @@ use super::view::{Times, now_micros};
 use crate::bind::{self, Bound, BoundCopy};
 use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat, CopyOptions, OptionValue};
 use crate::exec::{COPY_INPUT, execute, execute_over};
-use crate::parse::StatementKind;
+use crate::ddl::tokens::Cursor;
+use crate::parse::{self, Statement, StatementKind};
 use bytes::{Bytes, BytesMut};
 use sql_types::{Row, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
+use sqlparser::tokenizer::Token;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -57,27 +59,20 @@ impl Session {
         let Some(statement) = portal.prepared.statement.clone() else {
             return Err(SqlError::internal("no COPY"));
         };
-        let copy_ast = statement.sql()?;
-        let ast::Statement::Copy { source, target, options, legacy_options, .. } = copy_ast else {
+        let written = Written::read(&statement.text)?;
+        let copy_ast = written.statement.sql()?;
+        let ast::Statement::Copy { source, .. } = copy_ast else {
             return Err(SqlError::internal("not a COPY"));
         };
-        match target {
-            ast::CopyTarget::Stdin | ast::CopyTarget::Stdout => {}
-            ast::CopyTarget::File { .. } => {
-                return Err(SqlError::unsupported("COPY with a file of the server")
-                    .with_hint("Use COPY FROM STDIN or TO STDOUT; psql's \\copy does."));
-            }
-            ast::CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY with a program")),
-        }
         self.ensure_transaction();
         self.refresh_view().await?;
         let view = self.view.clone();
         let now = now_micros();
         let eval = view.eval(Times { transaction: now, statement: now });
-        let bound = bind::bind_copy(copy_ast, Some(&statement.source), &view.bind_context(&eval, &[]))?;
+        let bound = bind::bind_copy(copy_ast, Some(&written.statement.source), &view.bind_context(&eval, &[]))?;
         let BoundCopy { plan, columns, from } = bound;
         let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
-        let options = CopyOptions::from_list(&option_list(options, legacy_options)?, &names, from)?;
+        let options = CopyOptions::from_list(&written.options, &names, from)?;
         let kind = if from { StatementKind::Copy } else { StatementKind::Query };
         let bound = Bound { plan, param_types: Vec::new(), columns: None, kind };
         let plan = Arc::new(prepared::finish(&view, bound, statement.text.len()));
@@ -260,60 +255,138 @@ async fn write(
     Ok(())
 }
 
-fn names(idents: &[ast::Ident]) -> OptionValue {
-    OptionValue::Names(idents.iter().map(|ident| bind::ident_name(ident).into_owned()).collect())
+/// A COPY as it is written: its source and target, and its options.
+struct Written {
+    statement: Statement,
+    options: Vec<(String, OptionValue)>,
 }
 
-/// The options as written, both ways of writing them.
-fn option_list(
-    options: &[ast::CopyOption],
-    legacy: &[ast::CopyLegacyOption],
-) -> SqlResult<Vec<(String, OptionValue)>> {
-    use ast::{CopyLegacyCsvOption as Csv, CopyLegacyOption as Legacy, CopyOption as Opt};
-    let mut list: Vec<(String, OptionValue)> = Vec::new();
-    let mut add = |name: &str, value: OptionValue| list.push((name.to_string(), value));
-    let text = |value: &dyn std::fmt::Display| OptionValue::Text(value.to_string());
-    for option in options {
-        match option {
-            Opt::Format(format) => add("format", text(&bind::ident_name(format))),
-            Opt::Freeze(on) => add("freeze", text(on)),
-            Opt::Delimiter(c) => add("delimiter", text(c)),
-            Opt::Null(null) => add("null", text(null)),
-            Opt::Header(on) => add("header", text(on)),
-            Opt::Quote(c) => add("quote", text(c)),
-            Opt::Escape(c) => add("escape", text(c)),
-            Opt::ForceQuote(columns) if columns.is_empty() => add("force_quote", OptionValue::Star),
-            Opt::ForceQuote(columns) => add("force_quote", names(columns)),
-            Opt::ForceNotNull(columns) => add("force_not_null", names(columns)),
-            Opt::ForceNull(columns) => add("force_null", names(columns)),
-            Opt::Encoding(name) => add("encoding", text(name)),
+impl Written {
+    fn read(text: &str) -> SqlResult<Written> {
+        let mut cursor = Cursor::new(text)?;
+        let c = &mut cursor;
+        c.expect("copy")?;
+        let mut options = Vec::new();
+        if c.take("binary") {
+            options.push(("format".to_string(), OptionValue::Text("binary".into())));
         }
-    }
-    for option in legacy {
-        match option {
-            Legacy::Binary => add("format", OptionValue::Text("binary".into())),
-            Legacy::Delimiter(c) => add("delimiter", text(c)),
-            Legacy::Null(null) => add("null", text(null)),
-            Legacy::Header => add("header", OptionValue::None),
-            Legacy::Csv(csv) => {
-                add("format", OptionValue::Text("csv".into()));
-                for option in csv {
-                    match option {
-                        Csv::Header => add("header", OptionValue::None),
-                        Csv::Quote(c) => add("quote", text(c)),
-                        Csv::Escape(c) => add("escape", text(c)),
-                        Csv::ForceQuote(columns) if columns.is_empty() => {
-                            add("force_quote", OptionValue::Star)
-                        }
-                        Csv::ForceQuote(columns) => add("force_quote", names(columns)),
-                        Csv::ForceNotNull(columns) => add("force_not_null", names(columns)),
-                    }
+        let start = c.position();
+        if c.peek() == Some(&Token::LParen) {
+            c.parenthesized()?;
+        } else {
+            c.name()?;
+            if c.peek() == Some(&Token::LParen) {
+                c.ident_list()?;
+            }
+        }
+        if c.take_one(&["from", "to"]).is_none() {
+            return Err(c.syntax_error());
+        }
+        if c.take("program") {
+            return Err(SqlError::unsupported("COPY with a program"));
+        }
+        if c.at_string() {
+            return Err(SqlError::unsupported("COPY with a file of the server")
+                .with_hint("Use COPY FROM STDIN or TO STDOUT; psql's \\copy does."));
+        }
+        if c.take_one(&["stdin", "stdout"]).is_none() {
+            return Err(c.syntax_error());
+        }
+        let head = format!("COPY {}", c.text(start, c.position()));
+        c.take("with");
+        if c.take_token(&Token::LParen) {
+            loop {
+                let name = c.ident()?;
+                options.push((name, option_value(c)?));
+                if !c.take_token(&Token::Comma) {
+                    break;
                 }
             }
-            other => {
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("option {other} not recognized")));
+            c.expect_token(&Token::RParen)?;
+        } else {
+            while !c.is_end() && !c.at_words("where") {
+                legacy_option(c, &mut options)?;
             }
         }
+        if c.at_words("where") {
+            return Err(SqlError::unsupported("COPY FROM … WHERE"));
+        }
+        c.expect_end()?;
+        Ok(Written { statement: parse::parse_one(&head)?, options })
     }
-    Ok(list)
+}
+
+fn option_value(c: &mut Cursor) -> SqlResult<OptionValue> {
+    Ok(match c.peek() {
+        None | Some(Token::Comma | Token::RParen) => OptionValue::None,
+        Some(Token::Mul) => {
+            c.advance();
+            OptionValue::Star
+        }
+        Some(Token::LParen) => OptionValue::Names(c.ident_list()?),
+        Some(Token::Number(..) | Token::Minus | Token::Plus) => OptionValue::Text(c.number()?),
+        Some(Token::Word(_)) => OptionValue::Text(c.ident()?),
+        _ => OptionValue::Text(c.string()?),
+    })
+}
+
+/// An option as PostgreSQL wrote them before version 9.
+fn legacy_option(c: &mut Cursor, options: &mut Vec<(String, OptionValue)>) -> SqlResult<()> {
+    let columns = |c: &mut Cursor| -> SqlResult<OptionValue> {
+        if c.take_token(&Token::Mul) {
+            return Ok(OptionValue::Star);
+        }
+        let mut names = vec![c.ident()?];
+        while c.take_token(&Token::Comma) {
+            names.push(c.ident()?);
+        }
+        Ok(OptionValue::Names(names))
+    };
+    let (name, value) = if let Some(format) = c.take_one(&["binary", "csv"]) {
+        ("format", OptionValue::Text(format.into()))
+    } else if let Some(flag) = c.take_one(&["header", "freeze"]) {
+        (flag, OptionValue::None)
+    } else if c.take("force quote") {
+        ("force_quote", columns(c)?)
+    } else if c.take("force not null") {
+        ("force_not_null", columns(c)?)
+    } else if c.take("force null") {
+        ("force_null", columns(c)?)
+    } else if let Some(name) = c.take_one(&["delimiter", "delimiters", "null", "quote", "escape", "encoding"]) {
+        c.take("as");
+        let name = if name == "delimiters" { "delimiter" } else { name };
+        (name, OptionValue::Text(c.string()?))
+    } else if c.take("using delimiters") {
+        ("delimiter", OptionValue::Text(c.string()?))
+    } else {
+        return Err(c.syntax_error());
+    };
+    options.push((name.to_string(), value));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_in_both_spellings() {
+        let written = Written::read("COPY t (a, b) FROM STDIN WITH (FORMAT csv, FREEZE on, FORCE_NULL (a), HEADER)");
+        let written = written.unwrap().options;
+        let text = |text: &str| OptionValue::Text(text.into());
+        assert_eq!(
+            written,
+            [
+                ("format".to_string(), text("csv")),
+                ("freeze".to_string(), text("on")),
+                ("force_null".to_string(), OptionValue::Names(vec!["a".into()])),
+                ("header".to_string(), OptionValue::None)
+            ]
+        );
+        let written = Written::read("copy (select 1) to stdout csv header delimiter as ';' force quote *").unwrap().options;
+        assert_eq!(written.len(), 4);
+        assert_eq!(written[2], ("delimiter".to_string(), text(";")));
+        assert!(Written::read("COPY t FROM '/etc/passwd'").is_err());
+        assert!(Written::read("COPY t FROM STDIN nonsense").is_err());
+    }
 }

@@ -161,8 +161,11 @@ impl Session {
         Ok(rows)
     }
 
-    /// The columns FETCH returns.
-    pub(super) fn cursor_columns(&self, name: &str) -> SqlResult<Arc<[PlanColumn]>> {
+    /// The columns FETCH returns from a cursor, which a client may describe like a portal.
+    ///
+    /// # Errors
+    /// 34000 if there is no such cursor.
+    pub fn cursor_columns(&self, name: &str) -> SqlResult<Arc<[PlanColumn]>> {
         self.cursors.get(name).map(|cursor| cursor.columns.clone()).ok_or_else(|| unknown(name))
     }
 

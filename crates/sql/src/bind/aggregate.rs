@@ -117,7 +117,11 @@ impl Binder<'_> {
     }
 
     /// An ORDER BY item inside a call or a window: always an expression over the input.
-    pub(crate) fn bind_sort_key(&self, key: &ast::OrderByExpr, context: &mut ExprContext<'_>) -> SqlResult<SortKey> {
+    pub(crate) fn bind_sort_key(
+        &self,
+        key: &ast::OrderByExpr,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<SortKey> {
         let bound = self.bind_expr(&key.expr, context)?;
         Ok(sort_key(self.resolve_unknown(bound)?, &key.options))
     }

@@ -105,11 +105,18 @@ impl Binder<'_> {
             Some(precision) if (0..=6).contains(&precision) => self
                 .bind_value_function(name, Some(precision))
                 .and_then(|expr| expr.ok_or_else(|| SqlError::internal("not a value function"))),
-            _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error in the arguments of {name}"))),
+            _ => {
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error in the arguments of {name}")))
+            }
         }))
     }
 
-    fn bind_conditional(&self, name: &str, call: &ast::Function, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
+    fn bind_conditional(
+        &self,
+        name: &str,
+        call: &ast::Function,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
         if name == "row" {
             let arguments = plain_arguments(call).unwrap_or_default();
             return self.bind_row(&arguments, context);
@@ -197,7 +204,9 @@ impl Binder<'_> {
         context: &mut ExprContext<'_>,
     ) -> SqlResult<Expr> {
         let subplan = match (function.name, args.len()) {
-            ("nextval", 1) => SubPlan::NextVal(args.into_iter().next().unwrap_or_else(|| null(Type::REGCLASS))),
+            ("nextval", 1) => {
+                SubPlan::NextVal(args.into_iter().next().unwrap_or_else(|| null(Type::REGCLASS)))
+            }
             ("setval", 2 | 3) => {
                 let mut args = args.into_iter();
                 let mut next = |ty| args.next().unwrap_or_else(|| null(ty));
@@ -299,7 +308,14 @@ impl Binder<'_> {
                     let name = qualified(name)?;
                     match context.scope.find_relation(name.schema.as_deref(), &name.name)? {
                         Some((relation, depth)) => values.push(self.whole_row(relation, depth, context)?),
-                        None => return Err(self.missing_from(name.schema.as_deref(), &name.name, name.span, context)),
+                        None => {
+                            return Err(self.missing_from(
+                                name.schema.as_deref(),
+                                &name.name,
+                                name.span,
+                                context,
+                            ));
+                        }
                     }
                 }
                 FunctionArgExpr::Wildcard | FunctionArgExpr::WildcardWithOptions(_) => {
@@ -352,7 +368,9 @@ fn order_named<'a>(function: &str, args: &'a [FunctionArg]) -> SqlResult<Vec<Arg
                 let place = NAMED
                     .iter()
                     .find(|(known, _)| *known == function)
-                    .and_then(|(_, names)| names.iter().position(|known| name.value.eq_ignore_ascii_case(known)))
+                    .and_then(|(_, names)| {
+                        names.iter().position(|known| name.value.eq_ignore_ascii_case(known))
+                    })
                     .ok_or_else(|| {
                         SqlError::new(
                             SqlState::UNDEFINED_FUNCTION,
@@ -374,7 +392,8 @@ fn order_named<'a>(function: &str, args: &'a [FunctionArg]) -> SqlResult<Vec<Arg
 
 fn arg_name(arg: &FunctionArg) -> Option<&ast::Ident> {
     match arg {
-        FunctionArg::Named { name, .. } | FunctionArg::ExprNamed { name: ast::Expr::Identifier(name), .. } => Some(name),
+        FunctionArg::Named { name, .. }
+        | FunctionArg::ExprNamed { name: ast::Expr::Identifier(name), .. } => Some(name),
         _ => None,
     }
 }
@@ -386,10 +405,12 @@ pub(crate) fn plain_arguments(call: &ast::Function) -> Option<Vec<ast::Expr>> {
         .iter()
         .map(|arg| match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-            FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => Some(ast::Expr::QualifiedWildcard(
-                name.clone(),
-                ast::helpers::attached_token::AttachedToken::empty(),
-            )),
+            FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => {
+                Some(ast::Expr::QualifiedWildcard(
+                    name.clone(),
+                    ast::helpers::attached_token::AttachedToken::empty(),
+                ))
+            }
             _ => None,
         })
         .collect()

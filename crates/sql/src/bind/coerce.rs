@@ -19,7 +19,9 @@ impl Binder<'_> {
         let from = expr.ty();
         match expr {
             Expr::Const(Datum::Null, Type::UNKNOWN) => return Ok(Expr::Const(Datum::Null, to.ty)),
-            Expr::Const(Datum::Text(text), Type::UNKNOWN) if to.ty == Type::UNKNOWN => return Ok(unknown(&text)),
+            Expr::Const(Datum::Text(text), Type::UNKNOWN) if to.ty == Type::UNKNOWN => {
+                return Ok(unknown(&text));
+            }
             Expr::Const(Datum::Text(text), Type::UNKNOWN) => {
                 let literal = self.literal(&text, to.ty.into())?;
                 return self.length_cast(literal, to, explicit);
@@ -124,7 +126,8 @@ impl Binder<'_> {
     pub(crate) fn resolve_unknown(&self, expr: Expr) -> SqlResult<Expr> {
         match expr {
             Expr::Record(values, fields) => {
-                let values = values.into_iter().map(|value| self.resolve_unknown(value)).collect::<SqlResult<_>>()?;
+                let values =
+                    values.into_iter().map(|value| self.resolve_unknown(value)).collect::<SqlResult<_>>()?;
                 Ok(Expr::Record(values, fields))
             }
             expr if expr.ty() == Type::UNKNOWN => self.coerce(expr, Type::TEXT, CastKind::Implicit),
@@ -156,5 +159,6 @@ pub(crate) fn fold_cast(expr: Expr) -> Expr {
 }
 
 fn is_plain(ty: Type) -> bool {
-    ty.is_numeric() || matches!(ty, Type::BOOL | Type::OID | Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME)
+    ty.is_numeric()
+        || matches!(ty, Type::BOOL | Type::OID | Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME)
 }

@@ -114,8 +114,7 @@ impl Binder<'_> {
         let base = self.bind_set_expr(parts.base, env, QueryOptions::default())?;
         let base = self.alias_columns(base, cte)?;
         let columns = base.columns.clone();
-        let frame =
-            CteFrame { parent: env.ctes, name: name.to_string(), number, columns: columns.clone() };
+        let frame = CteFrame { parent: env.ctes, name: name.to_string(), number, columns: columns.clone() };
         let inner = Env { outer: env.outer, ctes: Some(&frame) };
         let step = self.bind_set_expr(parts.step, inner, QueryOptions { settle_types: false })?;
         if step.columns.len() != columns.len() {

@@ -57,13 +57,15 @@ impl Binder<'_> {
             ast::Expr::IsDistinctFrom(left, right) => self.bind_distinct(left, right, false, context),
             ast::Expr::IsNotDistinctFrom(left, right) => self.bind_distinct(left, right, true, context),
             ast::Expr::InList { expr, list, negated } => self.bind_in_list(expr, list, *negated, context),
-            ast::Expr::InSubquery { .. }
-            | ast::Expr::Exists { .. }
-            | ast::Expr::Subquery(_) => self.bind_subquery(expr, context),
+            ast::Expr::InSubquery { .. } | ast::Expr::Exists { .. } | ast::Expr::Subquery(_) => {
+                self.bind_subquery(expr, context)
+            }
             ast::Expr::AnyOp { left, compare_op, right, .. } => {
                 self.bind_any(left, compare_op, right, true, context)
             }
-            ast::Expr::AllOp { left, compare_op, right } => self.bind_any(left, compare_op, right, false, context),
+            ast::Expr::AllOp { left, compare_op, right } => {
+                self.bind_any(left, compare_op, right, false, context)
+            }
             ast::Expr::Between { expr, negated, low, high } => {
                 self.bind_between(expr, *negated, low, high, context)
             }
@@ -121,7 +123,8 @@ impl Binder<'_> {
             [schema, relation, column] => (Some(&**schema), relation, column),
             [_, schema, relation, column] => (Some(&**schema), relation, column),
             _ => {
-                let error = SqlError::new(SqlState::SYNTAX_ERROR, "improper qualified name (too many dotted names)");
+                let error =
+                    SqlError::new(SqlState::SYNTAX_ERROR, "improper qualified name (too many dotted names)");
                 return Err(self.at(error, span));
             }
         };
@@ -150,10 +153,8 @@ impl Binder<'_> {
         }
         let relation = scope.relations.get(position).and_then(|relation| relation.name.clone());
         let relation = relation.as_deref().unwrap_or("");
-        let mut error = SqlError::new(
-            SqlState::UNDEFINED_COLUMN,
-            format!("column {relation}.{column} does not exist"),
-        );
+        let mut error =
+            SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column {relation}.{column} does not exist"));
         if let Some(similar) = scope.similar(Some(position), column) {
             error = error.with_hint(format!("Perhaps you meant to reference the column \"{similar}\"."));
         }
@@ -178,7 +179,8 @@ impl Binder<'_> {
             )
             .with_hint(format!("Perhaps you meant to reference the table alias \"{alias}\".")),
             None => {
-                let written = schema.map_or_else(|| relation.to_string(), |schema| format!("{schema}.{relation}"));
+                let written =
+                    schema.map_or_else(|| relation.to_string(), |schema| format!("{schema}.{relation}"));
                 SqlError::new(
                     SqlState::UNDEFINED_TABLE,
                     format!("missing FROM-clause entry for table \"{written}\""),
@@ -195,8 +197,9 @@ impl Binder<'_> {
         depth: usize,
         context: &ExprContext<'_>,
     ) -> SqlResult<Expr> {
-        let relation = relation
-            .and_then(|position| context.scope.ancestor(depth).and_then(|scope| scope.relations.get(position)));
+        let relation = relation.and_then(|position| {
+            context.scope.ancestor(depth).and_then(|scope| scope.relations.get(position))
+        });
         match (name, relation) {
             ("tableoid", Some(relation)) if relation.oid != 0 => {
                 Ok(Expr::Const(Datum::Oid(relation.oid), Type::OID))
@@ -210,7 +213,12 @@ impl Binder<'_> {
     }
 
     /// A whole row of a relation as a record; the value itself for a function returning scalars.
-    pub(crate) fn whole_row(&self, relation: usize, depth: usize, context: &ExprContext<'_>) -> SqlResult<Expr> {
+    pub(crate) fn whole_row(
+        &self,
+        relation: usize,
+        depth: usize,
+        context: &ExprContext<'_>,
+    ) -> SqlResult<Expr> {
         let Some(scope) = context.scope.ancestor(depth) else {
             return Err(SqlError::internal("scope is missing"));
         };
@@ -280,7 +288,10 @@ impl Binder<'_> {
         if value.ty() != Type::RECORD {
             let error = SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,
-                format!("column notation .{name} applied to type {}, which is not a composite type", value.ty()),
+                format!(
+                    "column notation .{name} applied to type {}, which is not a composite type",
+                    value.ty()
+                ),
             );
             return Err(self.at(error, ident.span));
         }
@@ -312,7 +323,10 @@ impl Binder<'_> {
             ),
             Expr::Column(index, _) => match super::context::Virtual::of(*index) {
                 Some(super::context::Virtual::Set(set)) => context.sets.get(set).map(|call| {
-                    call.columns.iter().map(|(name, ty)| RecordField { name: name.clone(), ty: *ty }).collect()
+                    call.columns
+                        .iter()
+                        .map(|(name, ty)| RecordField { name: name.clone(), ty: *ty })
+                        .collect()
                 }),
                 Some(_) => None,
                 None => context
@@ -362,11 +376,16 @@ impl Binder<'_> {
         Ok(Expr::Subscript(Box::new(value), subscripts, if slice { ty } else { element }))
     }
 
-    fn bind_subscript(&self, subscript: &Subscript, context: &mut ExprContext<'_>) -> SqlResult<SubscriptRange> {
+    fn bind_subscript(
+        &self,
+        subscript: &Subscript,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<SubscriptRange> {
         let mut integer = |expr: &ast::Expr| {
             let bound = self.bind_expr(expr, context)?;
             self.coerce(bound, Type::INT4, CastKind::Assignment).map_err(|_| {
-                let error = SqlError::new(SqlState::DATATYPE_MISMATCH, "array subscript must have type integer");
+                let error =
+                    SqlError::new(SqlState::DATATYPE_MISMATCH, "array subscript must have type integer");
                 self.at(error, span_of(expr))
             })
         };
@@ -406,10 +425,14 @@ impl Binder<'_> {
     ) -> SqlResult<Expr> {
         for access in chain {
             let AccessExpr::Subscript(Subscript::Index { index }) = access else {
-                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, "jsonb subscript does not support slices"));
+                return Err(SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    "jsonb subscript does not support slices",
+                ));
             };
             let key = self.bind_expr(index, context)?;
-            let key = if key.ty() == Type::INT4 { key } else { self.coerce(key, Type::TEXT, CastKind::Implicit)? };
+            let key =
+                if key.ty() == Type::INT4 { key } else { self.coerce(key, Type::TEXT, CastKind::Implicit)? };
             value = self.operator("->", Some(value), key)?;
         }
         Ok(value)
@@ -425,7 +448,8 @@ impl Binder<'_> {
             return Ok(Expr::Array(bound, Type::UNKNOWN));
         }
         let (bound, common) = self.unify(bound, "ARRAY")?;
-        let nested = common.element().is_some() && common.info().is_some_and(|info| info.name.starts_with('_'));
+        let nested =
+            common.element().is_some() && common.info().is_some_and(|info| info.name.starts_with('_'));
         let ty = if nested { Some(common) } else { common.array() };
         match ty {
             Some(ty) => Ok(Expr::Array(bound, ty)),
@@ -478,7 +502,12 @@ impl Binder<'_> {
         Ok(Expr::Case { branches: tests.into_iter().zip(results).collect(), otherwise, ty })
     }
 
-    fn bind_is_null(&self, inner: &ast::Expr, negated: bool, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
+    fn bind_is_null(
+        &self,
+        inner: &ast::Expr,
+        negated: bool,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
         let bound = self.bind_expr(inner, context)?;
         let bound = self.resolve_unknown(bound)?;
         // A row is NULL if all its fields are, and not NULL if none is.
@@ -520,11 +549,8 @@ impl Binder<'_> {
         if let (Expr::Record(a, _), Expr::Record(b, _)) = (&left, &right)
             && a.len() == b.len()
         {
-            let parts: SqlResult<Vec<Expr>> = a
-                .iter()
-                .zip(b)
-                .map(|(a, b)| self.distinct(a.clone(), b.clone(), negated))
-                .collect();
+            let parts: SqlResult<Vec<Expr>> =
+                a.iter().zip(b).map(|(a, b)| self.distinct(a.clone(), b.clone(), negated)).collect();
             return Ok(if negated { Expr::And(parts?) } else { Expr::Or(parts?) });
         }
         self.distinct(left, right, negated)
@@ -536,7 +562,9 @@ impl Binder<'_> {
             Expr::Call { args, .. } if args.len() == 2 => {
                 let mut args = args.into_iter();
                 match (args.next(), args.next()) {
-                    (Some(left), Some(right)) => Ok(Expr::IsDistinct(Box::new(left), Box::new(right), negated)),
+                    (Some(left), Some(right)) => {
+                        Ok(Expr::IsDistinct(Box::new(left), Box::new(right), negated))
+                    }
                     _ => Err(SqlError::internal("an equality without operands")),
                 }
             }
@@ -572,7 +600,8 @@ impl Binder<'_> {
     /// The lower bound of BETWEEN, and whether it was marked SYMMETRIC.
     fn symmetric_bound(&self, low: &ast::Expr, context: &mut ExprContext<'_>) -> SqlResult<(Expr, bool)> {
         if let ast::Expr::Function(function) = low
-            && let Some([argument]) = super::call::marked_arguments(function, crate::parse::SYMMETRIC).as_deref()
+            && let Some([argument]) =
+                super::call::marked_arguments(function, crate::parse::SYMMETRIC).as_deref()
         {
             return Ok((self.bind_expr(argument, context)?, true));
         }
@@ -593,7 +622,8 @@ impl Binder<'_> {
             spine.push((op, right));
             first = left;
         }
-        let operators = spine.iter().filter(|(op, _)| !matches!(op, BinaryOperator::And | BinaryOperator::Or));
+        let operators =
+            spine.iter().filter(|(op, _)| !matches!(op, BinaryOperator::And | BinaryOperator::Or));
         if operators.count() > MAX_SPINE {
             return Err(SqlError::new(SqlState::TOO_COMPLEX, "statement is too complex")
                 .with_detail(format!("More than {MAX_SPINE} operators follow each other.")));
@@ -601,9 +631,7 @@ impl Binder<'_> {
         let mut value = BoundOperand::Ast(first);
         while let Some((op, right)) = spine.pop() {
             value = match op {
-                BinaryOperator::And | BinaryOperator::Or => {
-                    self.bind_logical(value, op, right, context)?
-                }
+                BinaryOperator::And | BinaryOperator::Or => self.bind_logical(value, op, right, context)?,
                 _ => BoundOperand::Expr(self.bind_operation(value, op, right, context)?),
             };
         }

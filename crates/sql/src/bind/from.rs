@@ -8,9 +8,7 @@ use super::scope::{Relation, Scope, ScopeColumn};
 use super::{Binder, Env};
 use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor};
 use crate::parse;
-use crate::plan::{
-    Expr, IndexAccess, Plan, PlanColumn, PlanKind, ProjectSetItem, RowLock, SetInvocation,
-};
+use crate::plan::{Expr, IndexAccess, Plan, PlanColumn, PlanKind, ProjectSetItem, RowLock, SetInvocation};
 use sql_types::functions;
 use sql_types::{ColumnType, Datum, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{
@@ -236,7 +234,10 @@ impl Binder<'_> {
         {
             let error = SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
-                format!("cross-database references are not implemented: \"{database}.{}\"", written.written()),
+                format!(
+                    "cross-database references are not implemented: \"{database}.{}\"",
+                    written.written()
+                ),
             );
             return Err(self.at(error, written.span));
         }
@@ -261,10 +262,9 @@ impl Binder<'_> {
         env: Env<'s>,
     ) -> SqlResult<FromItem<'s>> {
         let mut scope = Scope { parent: env.outer, ..Scope::default() };
-        let mut named = relation(Some(alias.map_or_else(
-            || name.to_string(),
-            |alias| ident_name(&alias.name).into_owned(),
-        )));
+        let mut named = relation(Some(
+            alias.map_or_else(|| name.to_string(), |alias| ident_name(&alias.name).into_owned()),
+        ));
         named.schema = schema.filter(|_| alias.is_none()).map(Arc::from);
         scope.relations.push(named);
         scope.add_plan_columns(&plan.columns, Some(0), 0);
@@ -281,7 +281,8 @@ impl Binder<'_> {
         lock: Option<RowLock>,
     ) -> SqlResult<FromItem<'s>> {
         let mut scope = Scope { parent: env.outer, ..Scope::default() };
-        let called = alias.map_or(std::borrow::Cow::Borrowed(table.name.as_str()), |alias| ident_name(&alias.name));
+        let called =
+            alias.map_or(std::borrow::Cow::Borrowed(table.name.as_str()), |alias| ident_name(&alias.name));
         let schema = if alias.is_none() { self.context.catalog.schema_name(table.schema) } else { None };
         scope.relations.push(Relation {
             name: Some(Arc::from(&*called)),
@@ -391,7 +392,8 @@ impl Binder<'_> {
             _ => false,
         };
         let mut columns: Vec<PlanColumn> = calls.iter().flat_map(Source::columns).collect();
-        let called = alias.map_or_else(|| written.name.to_string(), |alias| ident_name(&alias.name).into_owned());
+        let called =
+            alias.map_or_else(|| written.name.to_string(), |alias| ident_name(&alias.name).into_owned());
         if let ([column], true) = (&mut columns[..], scalar) {
             column.name = Arc::from(called.as_str());
         }
@@ -461,7 +463,8 @@ impl Binder<'_> {
 
     /// `AS x(a int, b text)`; `None` if the alias gives names only.
     fn column_definitions(&self, alias: Option<&TableAlias>) -> SqlResult<Option<Vec<(String, Type)>>> {
-        let Some(alias) = alias.filter(|alias| alias.columns.iter().any(|column| column.data_type.is_some())) else {
+        let Some(alias) = alias.filter(|alias| alias.columns.iter().any(|column| column.data_type.is_some()))
+        else {
             return Ok(None);
         };
         alias

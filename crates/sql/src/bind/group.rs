@@ -69,9 +69,10 @@ impl Binder<'_> {
         let all: Vec<&ast::Expr> = exprs.iter().map(Ok).chain(modified).collect::<SqlResult<_>>()?;
         for expr in all {
             let alternatives = match expr {
-                ast::Expr::GroupingSets(sets) => {
-                    sets.iter().map(|set| self.group_set(set, &mut grouping, items, context)).collect::<SqlResult<_>>()?
-                }
+                ast::Expr::GroupingSets(sets) => sets
+                    .iter()
+                    .map(|set| self.group_set(set, &mut grouping, items, context))
+                    .collect::<SqlResult<_>>()?,
                 ast::Expr::Rollup(parts) => {
                     let parts = self.group_parts(parts, &mut grouping, items, context)?;
                     (0..=parts.len()).rev().map(|count| parts[..count].concat()).collect()
@@ -142,10 +143,8 @@ impl Binder<'_> {
             _ => false,
         });
         if refused {
-            let error = SqlError::new(
-                SqlState::GROUPING_ERROR,
-                "aggregate functions are not allowed in GROUP BY",
-            );
+            let error =
+                SqlError::new(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY");
             return Err(self.at(error, span_of(expr)));
         }
         Ok(grouping.add(bound))
@@ -200,7 +199,11 @@ impl<'s> Aggregation<'s> {
     }
 
     /// Rewrites an expression over the input into one over groups and aggregates.
-    pub(crate) fn lift(&mut self, expr: &mut Expr, subplans: &mut Vec<Option<(SubPlan, bool)>>) -> SqlResult<()> {
+    pub(crate) fn lift(
+        &mut self,
+        expr: &mut Expr,
+        subplans: &mut Vec<Option<(SubPlan, bool)>>,
+    ) -> SqlResult<()> {
         if let Some(position) = self.grouping.exprs.iter().position(|group| group.same(expr)) {
             *expr = Virtual::Group(position).column(expr.ty());
             return Ok(());
@@ -235,11 +238,9 @@ impl<'s> Aggregation<'s> {
 
     /// A column that the groups determine: one of a table whose primary key is grouped by.
     fn dependent(&mut self, index: usize, ty: Type) -> SqlResult<usize> {
-        let column = self
-            .scope
-            .columns
-            .iter()
-            .find(|column| column.relation.is_some() && matches!(column.expr, Expr::Column(own, _) if own == index));
+        let column = self.scope.columns.iter().find(|column| {
+            column.relation.is_some() && matches!(column.expr, Expr::Column(own, _) if own == index)
+        });
         let relation = column.and_then(|column| column.relation);
         let table = relation.and_then(|relation| self.scope.relations.get(relation)?.table.clone());
         if let (Some(relation), Some(table), [_]) = (relation, table, &self.grouping.sets[..]) {
@@ -262,13 +263,19 @@ impl<'s> Aggregation<'s> {
                 return Ok(position);
             }
         }
-        let name = column.map_or_else(|| "?column?".to_string(), |column| {
-            let relation = relation.and_then(|relation| self.scope.relations.get(relation)?.name.clone());
-            relation.map_or_else(|| column.name.to_string(), |relation| format!("{relation}.{}", column.name))
-        });
+        let name = column.map_or_else(
+            || "?column?".to_string(),
+            |column| {
+                let relation = relation.and_then(|relation| self.scope.relations.get(relation)?.name.clone());
+                relation
+                    .map_or_else(|| column.name.to_string(), |relation| format!("{relation}.{}", column.name))
+            },
+        );
         Err(SqlError::new(
             SqlState::GROUPING_ERROR,
-            format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"),
+            format!(
+                "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
+            ),
         ))
     }
 
@@ -359,11 +366,11 @@ impl<'s> Aggregation<'s> {
         let mut calls = Vec::with_capacity(aggregates.len());
         for mut call in aggregates {
             let mut failure = None;
-            call.for_each_expr_mut(&mut |expr| {
-                match rows.place(std::mem::replace(expr, super::bool_const(false))) {
-                    Ok(placed) => *expr = placed,
-                    Err(error) => failure = Some(error),
-                }
+            call.for_each_expr_mut(&mut |expr| match rows
+                .place(std::mem::replace(expr, super::bool_const(false)))
+            {
+                Ok(placed) => *expr = placed,
+                Err(error) => failure = Some(error),
             });
             if let Some(error) = failure {
                 return Err(error);

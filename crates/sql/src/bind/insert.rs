@@ -14,7 +14,9 @@ use super::{Binder, Env};
 use crate::catalog::descriptor::{ColumnDescriptor, ColumnId, IndexId, TableDescriptor};
 use crate::plan::{Expr, OnConflict, Plan, PlanColumn, PlanKind, SubPlan};
 use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
-use sqlparser::ast::{self, AssignmentTarget, ConflictTarget, ObjectName, OnConflictAction, OnInsert, SetExpr};
+use sqlparser::ast::{
+    self, AssignmentTarget, ConflictTarget, ObjectName, OnConflictAction, OnInsert, SetExpr,
+};
 use std::sync::Arc;
 
 impl Binder<'_> {
@@ -30,8 +32,12 @@ impl Binder<'_> {
         let alias = insert.table_alias.as_ref().map(|alias| ident_name(&alias.alias).into_owned());
         let on_conflict = match &insert.on {
             None => None,
-            Some(OnInsert::OnConflict(clause)) => Some(self.bind_on_conflict(clause, &table, alias.as_deref())?),
-            Some(_) => return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"DUPLICATE\"")),
+            Some(OnInsert::OnConflict(clause)) => {
+                Some(self.bind_on_conflict(clause, &table, alias.as_deref())?)
+            }
+            Some(_) => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"DUPLICATE\""));
+            }
         };
         let plan = self.insert_plan(table.clone(), input, targets, on_conflict)?;
         let Some(returning) = &insert.returning else { return Ok(plan) };
@@ -62,7 +68,11 @@ impl Binder<'_> {
     }
 
     /// The columns named, or all; and whether they were named.
-    fn insert_columns(&self, insert: &ast::Insert, table: &TableDescriptor) -> SqlResult<(Vec<ColumnId>, bool)> {
+    fn insert_columns(
+        &self,
+        insert: &ast::Insert,
+        table: &TableDescriptor,
+    ) -> SqlResult<(Vec<ColumnId>, bool)> {
         if insert.columns.is_empty() {
             let ids = table.columns.iter().filter(|column| !column.hidden).map(|column| column.id).collect();
             return Ok((ids, false));
@@ -82,7 +92,8 @@ impl Binder<'_> {
         given: &[ColumnId],
     ) -> SqlResult<&'t ColumnDescriptor> {
         let written = qualified(name)?;
-        let column = table.columns.iter().find(|column| column.name == *written.name && written.schema.is_none());
+        let column =
+            table.columns.iter().find(|column| column.name == *written.name && written.schema.is_none());
         let Some(column) = column else {
             let error = SqlError::new(
                 SqlState::UNDEFINED_COLUMN,
@@ -178,7 +189,11 @@ impl Binder<'_> {
     }
 
     /// The default of a column, with its sub-plans added to the context.
-    pub(crate) fn default_in(&self, column: &ColumnDescriptor, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
+    pub(crate) fn default_in(
+        &self,
+        column: &ColumnDescriptor,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
         if let (Some(_), Some(sequence)) = (column.identity, column.sequence)
             && column.default.is_none()
         {
@@ -219,7 +234,9 @@ impl Binder<'_> {
                         SqlState("428C9"),
                         format!("cannot insert a non-DEFAULT value into column \"{name}\""),
                     )
-                    .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."))
+                    .with_detail(format!(
+                        "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
+                    ))
                     .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
                 }
                 return Ok((input, targets));
@@ -231,7 +248,8 @@ impl Binder<'_> {
             return Ok((input, targets));
         }
         let columns: Vec<PlanColumn> = kept.iter().map(|position| input.columns[*position].clone()).collect();
-        let exprs = kept.iter().map(|position| Expr::Column(*position, input.columns[*position].ty.ty)).collect();
+        let exprs =
+            kept.iter().map(|position| Expr::Column(*position, input.columns[*position].ty.ty)).collect();
         let ids = kept.iter().map(|position| targets[*position]).collect();
         Ok((Plan::new(PlanKind::Project { input: Box::new(input), exprs }, columns), ids))
     }
@@ -332,10 +350,8 @@ impl Binder<'_> {
         for name in names {
             let folded = ident_name(name);
             let column = table.columns.iter().find(|column| column.name == *folded).ok_or_else(|| {
-                let error = SqlError::new(
-                    SqlState::UNDEFINED_COLUMN,
-                    format!("column \"{folded}\" does not exist"),
-                );
+                let error =
+                    SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{folded}\" does not exist"));
                 self.at(error, name.span)
             })?;
             wanted.push(column.id);
@@ -434,9 +450,8 @@ impl Binder<'_> {
             }
             _ => None,
         };
-        let count_error = || {
-            SqlError::new(SqlState::SYNTAX_ERROR, "number of columns does not match number of values")
-        };
+        let count_error =
+            || SqlError::new(SqlState::SYNTAX_ERROR, "number of columns does not match number of values");
         if let (Some(values), false) = (&row, matches!(value, ast::Expr::Subquery(_))) {
             if values.len() != columns.len() {
                 return Err(count_error());
@@ -488,7 +503,10 @@ impl Binder<'_> {
             .collect();
         all.sort_by_key(|(index, _)| *index);
         all.dedup_by_key(|(index, _)| *index);
-        set_returning(&mut plan, all.iter().map(|(index, column)| Expr::Column(*index, column.ty.ty)).collect());
+        set_returning(
+            &mut plan,
+            all.iter().map(|(index, column)| Expr::Column(*index, column.ty.ty)).collect(),
+        );
         plan.columns = all.into_iter().map(|(_, column)| column).collect();
         let mut rows = Rows::new(plan);
         rows.set_subplans(context.subplans);
@@ -507,7 +525,13 @@ fn set_returning(plan: &mut Plan, exprs: Vec<Expr>) {
 }
 
 /// Adds the columns of a table at a position of the row.
-pub(crate) fn add_table(scope: &mut Scope<'_>, table: &Arc<TableDescriptor>, name: &str, base: usize, visible: bool) {
+pub(crate) fn add_table(
+    scope: &mut Scope<'_>,
+    table: &Arc<TableDescriptor>,
+    name: &str,
+    base: usize,
+    visible: bool,
+) {
     let relation = scope.relations.len();
     scope.relations.push(Relation {
         name: Some(Arc::from(name)),
@@ -552,7 +576,10 @@ fn check_count(given: usize, ids: &mut Vec<ColumnId>, explicit: bool) -> SqlResu
     }
     if given < ids.len() {
         if explicit {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "INSERT has more target columns than expressions",
+            ));
         }
         ids.truncate(given);
     }

@@ -1,11 +1,11 @@
 //! Joins.
 
+use super::Binder;
 use super::context::{Clause, ExprContext};
 use super::from::{FromItem, Laterals};
 use super::names::qualified;
 use super::rows::Rows;
 use super::scope::{Scope, ScopeColumn};
-use super::Binder;
 use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanKind};
 use sql_types::{ColumnType, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
@@ -41,7 +41,13 @@ impl Binder<'_> {
             let (plan, lateral) = settle_lateral(right.plan);
             (plan, lateral, right.scope.columns, right.scope.relations)
         };
-        self.join(left, Right { plan, lateral, columns, relations }, JoinKind::Inner, &JoinConstraint::None, laterals)
+        self.join(
+            left,
+            Right { plan, lateral, columns, relations },
+            JoinKind::Inner,
+            &JoinConstraint::None,
+            laterals,
+        )
     }
 
     fn bind_join<'s>(
@@ -81,7 +87,10 @@ impl Binder<'_> {
         let offset = scope.relations.len();
         for relation in &right.relations {
             let clash = relation.name.is_some()
-                && scope.relations.iter().any(|known| known.name == relation.name && known.schema == relation.schema);
+                && scope
+                    .relations
+                    .iter()
+                    .any(|known| known.name == relation.name && known.schema == relation.schema);
             if clash {
                 return Err(SqlError::new(
                     SqlState::DUPLICATE_ALIAS,
@@ -274,10 +283,11 @@ fn join_kind(operator: &JoinOperator) -> SqlResult<(JoinKind, &JoinConstraint)> 
             (JoinKind::Inner, constraint)
         }
         JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (JoinKind::Left, constraint),
-        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (JoinKind::Right, constraint),
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+            (JoinKind::Right, constraint)
+        }
         JoinOperator::FullOuter(constraint) => (JoinKind::Full, constraint),
         JoinOperator::CrossJoin(constraint) => (JoinKind::Inner, constraint),
         _ => return Err(SqlError::new(SqlState::SYNTAX_ERROR, "this kind of join does not exist")),
     })
 }
-

@@ -27,7 +27,10 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported("type bit"));
             }
             other => {
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{other}\"")));
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!("syntax error at or near \"{other}\""),
+                ));
             }
         })
     }

@@ -49,7 +49,12 @@ pub struct SystemRef {
 pub trait CatalogLookup: Sync {
     /// A relation: in the schema if one is given, else in the first schema of the search path that
     /// has it (`pg_catalog` is searched first unless the path names it).
-    fn relation(&self, schema: Option<&str>, name: &str, search_path: &[String]) -> SqlResult<Option<RelationRef>>;
+    fn relation(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+        search_path: &[String],
+    ) -> SqlResult<Option<RelationRef>>;
 
     /// Whether a schema exists, to tell which part of a name is wrong.
     fn schema_exists(&self, schema: &str) -> bool;
@@ -61,7 +66,12 @@ pub trait CatalogLookup: Sync {
     fn schema_name(&self, oid: Oid) -> Option<String>;
 
     /// A type that is not built in: an enum, domain or composite.
-    fn type_by_name(&self, _schema: Option<&str>, _name: &str, _search_path: &[String]) -> Option<ColumnType> {
+    fn type_by_name(
+        &self,
+        _schema: Option<&str>,
+        _name: &str,
+        _search_path: &[String],
+    ) -> Option<ColumnType> {
         None
     }
 

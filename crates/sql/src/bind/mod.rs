@@ -196,7 +196,8 @@ impl<'a> Binder<'a> {
     fn finish(&self, mut plan: Plan, kind: StatementKind) -> SqlResult<Bound> {
         let param_types = self.params.borrow_mut().finish()?;
         self.settle_params(&mut plan);
-        let columns = (kind == StatementKind::Query || !plan.columns.is_empty()).then(|| plan.columns.clone());
+        let columns =
+            (kind == StatementKind::Query || !plan.columns.is_empty()).then(|| plan.columns.clone());
         Ok(Bound { plan, param_types, columns, kind })
     }
 

@@ -174,7 +174,10 @@ impl Binder<'_> {
                 let element = if value.ty() == Type::UNKNOWN { Type::TEXT } else { value.ty() };
                 let element = if element == Type::VARCHAR { Type::TEXT } else { element };
                 let ty = element.array().ok_or_else(|| {
-                    SqlError::new(SqlState::WRONG_OBJECT_TYPE, "op ANY/ALL (array) requires array on right side")
+                    SqlError::new(
+                        SqlState::WRONG_OBJECT_TYPE,
+                        "op ANY/ALL (array) requires array on right side",
+                    )
                 })?;
                 self.coerce(array, ty, CastKind::Implicit)?
             }

@@ -65,11 +65,9 @@ impl Binder<'_> {
     pub(crate) fn settle_param(&self, index: usize, ty: Type) -> Expr {
         let mut params = self.params.borrow_mut();
         match params.get(index) {
-            Some(known) if known != Type::UNKNOWN && known != ty => Expr::Cast {
-                expr: Box::new(Expr::Param(index, known)),
-                to: ty.into(),
-                explicit: false,
-            },
+            Some(known) if known != Type::UNKNOWN && known != ty => {
+                Expr::Cast { expr: Box::new(Expr::Param(index, known)), to: ty.into(), explicit: false }
+            }
             _ => {
                 params.set(index, ty);
                 Expr::Param(index, ty)

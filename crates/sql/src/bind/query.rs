@@ -46,7 +46,12 @@ impl Binder<'_> {
     }
 
     /// The query without its WITH clause.
-    pub(crate) fn bind_body(&self, query: &ast::Query, env: Env<'_>, options: QueryOptions) -> SqlResult<Plan> {
+    pub(crate) fn bind_body(
+        &self,
+        query: &ast::Query,
+        env: Env<'_>,
+        options: QueryOptions,
+    ) -> SqlResult<Plan> {
         let tail = Tail::of(query)?;
         match query.body.as_ref() {
             SetExpr::Select(select) => self.bind_select(select, &tail, env, options),
@@ -65,7 +70,12 @@ impl Binder<'_> {
         }
     }
 
-    pub(crate) fn bind_set_expr(&self, body: &SetExpr, env: Env<'_>, options: QueryOptions) -> SqlResult<Plan> {
+    pub(crate) fn bind_set_expr(
+        &self,
+        body: &SetExpr,
+        env: Env<'_>,
+        options: QueryOptions,
+    ) -> SqlResult<Plan> {
         self.deeper(|| match body {
             SetExpr::Select(select) => self.bind_select(select, &Tail::default(), env, options),
             SetExpr::Query(query) => self.bind_query_with(query, env, options),
@@ -128,15 +138,17 @@ impl Binder<'_> {
         clause: &str,
         item: &ast::Expr,
     ) -> SqlResult<usize> {
-        usize::try_from(ordinal).ok().filter(|ordinal| (1..=count).contains(ordinal)).map(|ordinal| ordinal - 1).ok_or_else(
-            || {
+        usize::try_from(ordinal)
+            .ok()
+            .filter(|ordinal| (1..=count).contains(ordinal))
+            .map(|ordinal| ordinal - 1)
+            .ok_or_else(|| {
                 let error = SqlError::new(
                     SqlState::INVALID_COLUMN_REFERENCE,
                     format!("{clause} position {ordinal} is not in select list"),
                 );
                 self.at(error, span_of(item))
-            },
-        )
+            })
     }
 
     /// LIMIT and OFFSET on top of a plan.
@@ -159,7 +171,10 @@ impl Binder<'_> {
         }
         self.coerce(bound, Type::INT8, CastKind::Assignment).map_err(|error| {
             let error = if error.code == SqlState::DATATYPE_MISMATCH {
-                SqlError::new(SqlState::DATATYPE_MISMATCH, format!("argument of {clause} must be type bigint"))
+                SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    format!("argument of {clause} must be type bigint"),
+                )
             } else {
                 error
             };

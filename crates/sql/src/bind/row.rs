@@ -11,7 +11,10 @@ impl Binder<'_> {
             return self.function("overlaps", left.into_iter().chain(right).collect());
         }
         if left.len() != right.len() {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"));
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "unequal number of entries in row expressions",
+            ));
         }
         match symbol {
             "=" => Ok(Expr::And(self.field_by_field("=", left, right)?)),

@@ -141,11 +141,11 @@ impl Rows {
             self.apply(inner)?;
         }
         let mut failure = None;
-        subplan.for_each_expr_mut(&mut |expr| {
-            match self.place(std::mem::replace(expr, super::bool_const(false))) {
-                Ok(placed) => *expr = placed,
-                Err(error) => failure = Some(error),
-            }
+        subplan.for_each_expr_mut(&mut |expr| match self
+            .place(std::mem::replace(expr, super::bool_const(false)))
+        {
+            Ok(placed) => *expr = placed,
+            Err(error) => failure = Some(error),
         });
         if let Some(error) = failure {
             return Err(error);
@@ -166,11 +166,11 @@ impl Rows {
         let mut placed = Vec::with_capacity(calls.len());
         for mut call in calls {
             let mut failure = None;
-            call.for_each_expr_mut(&mut |expr| {
-                match self.place(std::mem::replace(expr, super::bool_const(false))) {
-                    Ok(done) => *expr = done,
-                    Err(error) => failure = Some(error),
-                }
+            call.for_each_expr_mut(&mut |expr| match self
+                .place(std::mem::replace(expr, super::bool_const(false)))
+            {
+                Ok(done) => *expr = done,
+                Err(error) => failure = Some(error),
             });
             if let Some(error) = failure {
                 return Err(error);

@@ -126,12 +126,17 @@ impl<'s> Scope<'s> {
     }
 
     /// Finds a relation by name, here or further out: its position, and how far out.
-    pub(crate) fn find_relation(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<(usize, usize)>> {
+    pub(crate) fn find_relation(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> SqlResult<Option<(usize, usize)>> {
         let mut scope = Some(self);
         let mut depth = 0;
         while let Some(here) = scope {
             let mut matches = here.relations.iter().enumerate().filter(|(_, relation)| {
-                relation.name.as_deref() == Some(name) && (schema.is_none() || relation.schema.as_deref() == schema)
+                relation.name.as_deref() == Some(name)
+                    && (schema.is_none() || relation.schema.as_deref() == schema)
             });
             if let Some((position, _)) = matches.next() {
                 if matches.next().is_some() {

@@ -179,7 +179,8 @@ impl Binder<'_> {
                             "SELECT * with no tables specified is not valid",
                         ));
                     }
-                    let columns = context.scope.columns.iter().filter(|column| column.visible && !column.hidden);
+                    let columns =
+                        context.scope.columns.iter().filter(|column| column.visible && !column.hidden);
                     items.extend(columns.map(OutputItem::of_column));
                 }
                 SelectItem::QualifiedWildcard(kind, _) => self.bind_wildcard(kind, &mut items, context)?,
@@ -202,8 +203,9 @@ impl Binder<'_> {
         if let Expr::Array(elements, sql_types::Type::UNKNOWN) = &bound
             && elements.is_empty()
         {
-            let error = SqlError::new(SqlState::INDETERMINATE_DATATYPE, "cannot determine type of empty array")
-                .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[].");
+            let error =
+                SqlError::new(SqlState::INDETERMINATE_DATATYPE, "cannot determine type of empty array")
+                    .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[].");
             return Err(self.at(error, span_of(expr)));
         }
         let bound = if options.settle_types { self.resolve_unknown(bound)? } else { bound };
@@ -215,8 +217,11 @@ impl Binder<'_> {
     pub(crate) fn output_column(&self, name: Arc<str>, expr: &Expr, context: &ExprContext<'_>) -> PlanColumn {
         let mut column = PlanColumn::new(name, ColumnType { ty: expr.ty(), typmod: typmod(expr) });
         if let Expr::Column(index, _) = expr
-            && let Some(source) =
-                context.scope.columns.iter().find(|known| matches!(&known.expr, Expr::Column(own, _) if own == index))
+            && let Some(source) = context
+                .scope
+                .columns
+                .iter()
+                .find(|known| matches!(&known.expr, Expr::Column(own, _) if own == index))
         {
             column.ty = source.ty;
             column.table_oid = source.table_oid;
@@ -255,7 +260,10 @@ impl Binder<'_> {
                         Expr::Record(values, _) => values[position].clone(),
                         other => Expr::Field(Box::new(other.clone()), position, field.ty),
                     };
-                    items.push(OutputItem { expr: value, column: PlanColumn::new(field.name.as_str(), field.ty) });
+                    items.push(OutputItem {
+                        expr: value,
+                        column: PlanColumn::new(field.name.as_str(), field.ty),
+                    });
                 }
             }
         }
@@ -331,11 +339,11 @@ impl Binder<'_> {
             return Ok(None);
         }
         let name = ident_name(ident);
-        let mut matches =
-            items.iter().enumerate().filter(|(_, item)| *item.column.name == *name);
+        let mut matches = items.iter().enumerate().filter(|(_, item)| *item.column.name == *name);
         let Some((first, item)) = matches.next() else { return Ok(None) };
         if matches.any(|(_, other)| !other.expr.same(&item.expr)) {
-            let error = SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("{clause} \"{name}\" is ambiguous"));
+            let error =
+                SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("{clause} \"{name}\" is ambiguous"));
             return Err(self.at(error, ident.span));
         }
         Ok(Some(first))
@@ -389,7 +397,10 @@ impl Binder<'_> {
             };
             keys.push((position, item.options));
         }
-        let on: Vec<usize> = distinct_on.into_iter().map(|expr| hidden_item(&mut items, expr, Arc::from("?column?"))).collect();
+        let on: Vec<usize> = distinct_on
+            .into_iter()
+            .map(|expr| hidden_item(&mut items, expr, Arc::from("?column?")))
+            .collect();
         let types: Vec<_> = items.iter().map(|item| item.expr.ty()).collect();
         let column = |position: usize| Expr::Column(position, types[position]);
         let mut keys: Vec<SortKey> =
@@ -432,7 +443,11 @@ fn hidden_item(items: &mut Vec<OutputItem>, expr: Expr, name: Arc<str>) -> usize
 }
 
 /// `DISTINCT ON` wants the input sorted by its expressions first.
-fn sort_for_distinct_on(keys: &mut Vec<SortKey>, on: &[usize], column: impl Fn(usize) -> Expr) -> SqlResult<()> {
+fn sort_for_distinct_on(
+    keys: &mut Vec<SortKey>,
+    on: &[usize],
+    column: impl Fn(usize) -> Expr,
+) -> SqlResult<()> {
     let is_on = |key: &SortKey| matches!(key.expr, Expr::Column(position, _) if on.contains(&position));
     let leading = keys.iter().take_while(|key| is_on(key)).count();
     let covered = |position: &usize| {

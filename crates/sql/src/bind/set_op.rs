@@ -21,7 +21,10 @@ impl Binder<'_> {
         }
         let untyped = QueryOptions { settle_types: false };
         let mut plan = self.bind_set_expr(first, env, untyped)?;
-        if spine.iter().all(|(op, quantifier, _)| **op == SetOperator::Union && **quantifier == SetQuantifier::All) {
+        if spine
+            .iter()
+            .all(|(op, quantifier, _)| **op == SetOperator::Union && **quantifier == SetQuantifier::All)
+        {
             return self.bind_union_all(plan, spine, env);
         }
         if spine.len() > MAX_CHAIN {
@@ -33,7 +36,9 @@ impl Binder<'_> {
                 SetOperator::Union => SetOpKind::Union,
                 SetOperator::Intersect => SetOpKind::Intersect,
                 SetOperator::Except => SetOpKind::Except,
-                SetOperator::Minus => return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"MINUS\"")),
+                SetOperator::Minus => {
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"MINUS\""));
+                }
             };
             let all = match quantifier {
                 SetQuantifier::All => true,
@@ -63,7 +68,8 @@ impl Binder<'_> {
             let types: Vec<ColumnType> = plans.iter().map(|plan| plan.columns[index].ty).collect();
             columns.push(common_column(&plans[0].columns[index], &types, "UNION")?);
         }
-        let plans = plans.into_iter().map(|plan| self.cast_output(plan, &columns)).collect::<SqlResult<_>>()?;
+        let plans =
+            plans.into_iter().map(|plan| self.cast_output(plan, &columns)).collect::<SqlResult<_>>()?;
         Ok(super::values::union_all(plans, &columns))
     }
 
@@ -149,7 +155,10 @@ fn check_widths(plans: &[Plan], name: &str) -> SqlResult<()> {
 /// The output column: named as on the left, of the common type.
 fn common_column(left: &PlanColumn, types: &[ColumnType], name: &str) -> SqlResult<PlanColumn> {
     if types.iter().all(|ty| *ty == types[0]) && types[0].ty != Type::UNKNOWN {
-        return Ok(PlanColumn { fields: left.fields.clone(), ..PlanColumn::new(left.name.clone(), types[0]) });
+        return Ok(PlanColumn {
+            fields: left.fields.clone(),
+            ..PlanColumn::new(left.name.clone(), types[0])
+        });
     }
     let plain: Vec<Type> = types.iter().map(|ty| ty.ty).collect();
     let common = if plain.iter().all(|ty| *ty == plain[0]) && plain[0] != Type::UNKNOWN {

@@ -63,7 +63,10 @@ impl Binder<'_> {
         context: &mut ExprContext<'_>,
     ) -> SqlResult<Expr> {
         let name = qualified(collation)?;
-        let known = matches!(&*name.name, "default" | "C" | "POSIX" | "ucs_basic" | "C.utf8" | "en_US.utf8" | "C.UTF-8");
+        let known = matches!(
+            &*name.name,
+            "default" | "C" | "POSIX" | "ucs_basic" | "C.utf8" | "en_US.utf8" | "C.UTF-8"
+        );
         if !known {
             let error = SqlError::new(
                 SqlState::UNDEFINED_OBJECT,
@@ -124,12 +127,15 @@ impl Binder<'_> {
                 self.bind_call_of("overlay", &args, context)
             }
             ast::Expr::InUnnest { .. } => Err(SqlError::unsupported("IN UNNEST")),
-            ast::Expr::JsonAccess { .. } => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \":\"")),
+            ast::Expr::JsonAccess { .. } => {
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \":\""))
+            }
             ast::Expr::Prefixed { prefix, .. } => {
                 Err(self.at(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in literal"), prefix.span))
             }
             ast::Expr::Wildcard(token) => {
-                Err(self.at(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\""), token.0.span))
+                Err(self
+                    .at(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\""), token.0.span))
             }
             ast::Expr::QualifiedWildcard(name, _) => {
                 let name = qualified(name)?;
@@ -138,11 +144,18 @@ impl Binder<'_> {
                     None => Err(self.missing_from(name.schema.as_deref(), &name.name, name.span, context)),
                 }
             }
-            other => Err(SqlError::unsupported(format_args!("the expression {}", shortened(&other.to_string())))),
+            other => {
+                Err(SqlError::unsupported(format_args!("the expression {}", shortened(&other.to_string()))))
+            }
         }
     }
 
-    fn bind_call_of(&self, name: &str, args: &[&ast::Expr], context: &mut ExprContext<'_>) -> SqlResult<Expr> {
+    fn bind_call_of(
+        &self,
+        name: &str,
+        args: &[&ast::Expr],
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Expr> {
         let mut bound = Vec::with_capacity(args.len());
         for arg in args {
             bound.push(self.bind_expr(arg, context)?);
@@ -260,6 +273,6 @@ fn shortened(text: &str) -> String {
 
 /// Whether a type name in `name 'literal'` or `name(expr)` stands for a cast.
 pub(crate) fn cast_named(name: &str) -> Option<Type> {
-    Type::by_name(name).filter(|ty| !matches!(*ty, Type::ANY | Type::ANYARRAY | Type::ANYELEMENT | Type::UNKNOWN))
+    Type::by_name(name)
+        .filter(|ty| !matches!(*ty, Type::ANY | Type::ANYARRAY | Type::ANYELEMENT | Type::UNKNOWN))
 }
-

@@ -70,7 +70,10 @@ impl Binder<'_> {
         if context.subplans.is_empty() {
             Ok(bound)
         } else {
-            Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use this expression in check constraint"))
+            Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cannot use this expression in check constraint",
+            ))
         }
     }
 
@@ -97,4 +100,3 @@ impl Binder<'_> {
 pub(crate) fn null_of(column: &ColumnDescriptor) -> Expr {
     Expr::Const(Datum::Null, column.ty.ty)
 }
-

@@ -116,8 +116,11 @@ impl MemoryCatalog {
         s.columns[3].default = Some("now()".to_string());
         s.columns[4].identity = Some('a');
         s.columns[4].sequence = Some(20031);
-        s.checks =
-            vec![CheckDescriptor { oid: 20025, name: "s_qty_check".to_string(), expr: "qty > 0".to_string() }];
+        s.checks = vec![CheckDescriptor {
+            oid: 20025,
+            name: "s_qty_check".to_string(),
+            expr: "qty > 0".to_string(),
+        }];
         let mut h = table(
             20040,
             "h",
@@ -128,7 +131,10 @@ impl MemoryCatalog {
         h.columns[1].hidden = true;
         let v = ViewRef {
             oid: 20050,
-            columns: Arc::from(vec![("id".to_string(), Type::INT4.into()), ("twice".to_string(), Type::INT4.into())]),
+            columns: Arc::from(vec![
+                ("id".to_string(), Type::INT4.into()),
+                ("twice".to_string(), Type::INT4.into()),
+            ]),
             query: Arc::from("SELECT id, a * 2 FROM t WHERE a IS NOT NULL"),
             search_path: Arc::from(vec!["public".to_string()]),
         };
@@ -145,8 +151,9 @@ impl MemoryCatalog {
 
 impl CatalogLookup for MemoryCatalog {
     fn relation(&self, schema: Option<&str>, name: &str, _: &[String]) -> SqlResult<Option<RelationRef>> {
-        let system =
-            |schema: &str| system_tables().get(format!("{schema}.{name}").as_str()).copied().map(RelationRef::System);
+        let system = |schema: &str| {
+            system_tables().get(format!("{schema}.{name}").as_str()).copied().map(RelationRef::System)
+        };
         Ok(match schema {
             Some("public") => self.relations.get(name).cloned(),
             Some(schema) => system(schema),
@@ -257,45 +264,78 @@ fn position(error: &SqlError) -> Option<u32> {
 #[test]
 fn names_of_output_columns() {
     let names = |sql: &str| -> Vec<String> {
-        bind(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}")).plan.columns.iter().map(|c| c.name.to_string()).collect()
+        bind(sql)
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+            .plan
+            .columns
+            .iter()
+            .map(|c| c.name.to_string())
+            .collect()
     };
     assert_eq!(names("SELECT 1, 'x', 1 + 1, -1"), ["?column?", "?column?", "?column?", "?column?"]);
     assert_eq!(names("SELECT now(), 1::int, 'a'::text, int '5'"), ["now", "int4", "text", "int4"]);
-    assert_eq!(names("SELECT CASE WHEN true THEN 1 END, coalesce(1, 2), ARRAY[1], ROW(1, 2)"), ["case", "coalesce", "array", "row"]);
-    assert_eq!(names("SELECT t.id, t.id::int8, id AS \"Id\", (SELECT a FROM t LIMIT 1) FROM t"), ["id", "id", "Id", "a"]);
-    assert_eq!(names("SELECT extract(year FROM d), substring(b, 1), b COLLATE \"C\", current_user, EXISTS (SELECT 1) FROM t"),
-        ["extract", "substring", "b", "current_user", "exists"]);
-    assert_eq!(names("SELECT * FROM t JOIN u USING (id)"), ["id", "a", "b", "c", "d", "t_id", "note", "tags", "doc"]);
+    assert_eq!(
+        names("SELECT CASE WHEN true THEN 1 END, coalesce(1, 2), ARRAY[1], ROW(1, 2)"),
+        ["case", "coalesce", "array", "row"]
+    );
+    assert_eq!(
+        names("SELECT t.id, t.id::int8, id AS \"Id\", (SELECT a FROM t LIMIT 1) FROM t"),
+        ["id", "id", "Id", "a"]
+    );
+    assert_eq!(
+        names(
+            "SELECT extract(year FROM d), substring(b, 1), b COLLATE \"C\", current_user, EXISTS (SELECT 1) FROM t"
+        ),
+        ["extract", "substring", "b", "current_user", "exists"]
+    );
+    assert_eq!(
+        names("SELECT * FROM t JOIN u USING (id)"),
+        ["id", "a", "b", "c", "d", "t_id", "note", "tags", "doc"]
+    );
     assert_eq!(names("VALUES (1, 2)"), ["column1", "column2"]);
     assert_eq!(names("SELECT true, x FROM h"), ["bool", "x"]);
 }
 
 #[test]
 fn types_of_output_columns() {
-    assert_eq!(types("SELECT 1, 3000000000, 1.5, 'x', null"), [
-        "?column? integer", "?column? bigint", "?column? numeric", "?column? text", "?column? text"
-    ]);
-    assert_eq!(types("SELECT id + c, a / 2, b || 'x', count(*), sum(a), avg(a) FROM t GROUP BY id"), [
-        "?column? bigint", "?column? integer", "?column? text", "count bigint", "sum bigint", "avg numeric"
-    ]);
+    assert_eq!(
+        types("SELECT 1, 3000000000, 1.5, 'x', null"),
+        ["?column? integer", "?column? bigint", "?column? numeric", "?column? text", "?column? text"]
+    );
+    assert_eq!(
+        types("SELECT id + c, a / 2, b || 'x', count(*), sum(a), avg(a) FROM t GROUP BY id"),
+        ["?column? bigint", "?column? integer", "?column? text", "count bigint", "sum bigint", "avg numeric"]
+    );
     assert_eq!(types("SELECT 1 UNION SELECT 2.5"), ["?column? numeric"]);
-    assert_eq!(types("SELECT ARRAY[1, 2], ARRAY['a'], (ARRAY[1, 2])[1], (ARRAY[1,2])[1:1]"), [
-        "array integer[]", "array text[]", "array integer", "array integer[]"
-    ]);
-    assert_eq!(types("SELECT note, tags[1], doc -> 'a', doc ->> 'b' FROM u"), [
-        "note character varying", "tags text", "?column? jsonb", "?column? text"
-    ]);
-    assert_eq!(types("SELECT unnest(tags), generate_series(1, 3) FROM u"), ["unnest text", "generate_series integer"]);
-    assert_eq!(types("SELECT greatest(1, 2.5), least('a', 'b'), nullif(a, 3) FROM t"), [
-        "greatest numeric", "least text", "nullif integer"
-    ]);
+    assert_eq!(
+        types("SELECT ARRAY[1, 2], ARRAY['a'], (ARRAY[1, 2])[1], (ARRAY[1,2])[1:1]"),
+        ["array integer[]", "array text[]", "array integer", "array integer[]"]
+    );
+    assert_eq!(
+        types("SELECT note, tags[1], doc -> 'a', doc ->> 'b' FROM u"),
+        ["note character varying", "tags text", "?column? jsonb", "?column? text"]
+    );
+    assert_eq!(
+        types("SELECT unnest(tags), generate_series(1, 3) FROM u"),
+        ["unnest text", "generate_series integer"]
+    );
+    assert_eq!(
+        types("SELECT greatest(1, 2.5), least('a', 'b'), nullif(a, 3) FROM t"),
+        ["greatest numeric", "least text", "nullif integer"]
+    );
 }
 
 #[test]
 fn types_of_parameters() {
     assert_eq!(params("SELECT * FROM t WHERE id = $1"), [Type::INT4]);
-    assert_eq!(params("SELECT * FROM t WHERE id = $1 AND b LIKE $2 LIMIT $3"), [Type::INT4, Type::TEXT, Type::INT8]);
-    assert_eq!(params("INSERT INTO u (id, note, tags) VALUES ($1, $2, $3)"), [Type::INT8, Type::VARCHAR, Type::TEXT_ARRAY]);
+    assert_eq!(
+        params("SELECT * FROM t WHERE id = $1 AND b LIKE $2 LIMIT $3"),
+        [Type::INT4, Type::TEXT, Type::INT8]
+    );
+    assert_eq!(
+        params("INSERT INTO u (id, note, tags) VALUES ($1, $2, $3)"),
+        [Type::INT8, Type::VARCHAR, Type::TEXT_ARRAY]
+    );
     assert_eq!(params("SELECT * FROM t WHERE (a, b) > ($1, $2)"), [Type::INT4, Type::TEXT]);
     assert_eq!(params("SELECT * FROM t WHERE (id, c) IN (($1, $2), (3, 4))"), [Type::INT4, Type::INT8]);
     assert_eq!(params("SELECT ROW($1, 2)"), [Type::TEXT]);
@@ -303,9 +343,16 @@ fn types_of_parameters() {
     assert_eq!(params("SELECT $1::int, $2 + 1"), [Type::INT4, Type::INT4]);
     assert_eq!(params("UPDATE t SET a = $1 WHERE id = ANY ($2)"), [Type::INT4, Type::INT4_ARRAY]);
     assert_eq!(params("SELECT * FROM t WHERE id IN ($1, $2)"), [Type::INT4, Type::INT4]);
-    assert_eq!(params("INSERT INTO t (id, a) SELECT $1, $2 WHERE NOT EXISTS (SELECT 1 FROM t WHERE id = $1)"), [Type::INT4, Type::INT4]);
+    assert_eq!(
+        params("INSERT INTO t (id, a) SELECT $1, $2 WHERE NOT EXISTS (SELECT 1 FROM t WHERE id = $1)"),
+        [Type::INT4, Type::INT4]
+    );
     assert_eq!(bind_with("SELECT * FROM t WHERE id = $1", &[Type::INT8]).unwrap().param_types, [Type::INT8]);
-    fails("SELECT * FROM t WHERE $1 IS NULL AND $3 = 1", "42P18", "could not determine data type of parameter $2");
+    fails(
+        "SELECT * FROM t WHERE $1 IS NULL AND $3 = 1",
+        "42P18",
+        "could not determine data type of parameter $2",
+    );
 }
 
 #[test]
@@ -313,30 +360,52 @@ fn errors_have_code_words_and_position() {
     assert_eq!(position(&fails("SELECT * FROM nope", "42P01", "relation \"nope\" does not exist")), Some(15));
     assert_eq!(position(&fails("SELECT nope FROM t", "42703", "column \"nope\" does not exist")), Some(8));
     let error = fails("SELECT t.idd FROM t", "42703", "column t.idd does not exist");
-    assert_eq!(error.extra().unwrap().hint.as_deref(), Some("Perhaps you meant to reference the column \"t.id\"."));
+    assert_eq!(
+        error.extra().unwrap().hint.as_deref(),
+        Some("Perhaps you meant to reference the column \"t.id\".")
+    );
     fails("SELECT id FROM t, u", "42702", "column reference \"id\" is ambiguous");
     fails("SELECT x.id FROM t", "42P01", "missing FROM-clause entry for table \"x\"");
     fails("SELECT t.id FROM t AS q", "42P01", "invalid reference to FROM-clause entry for table \"t\"");
     fails("SELECT * FROM t, t", "42712", "table name \"t\" specified more than once");
     fails("SELECT nofunc(1)", "42883", "function nofunc(integer) does not exist");
     fails("SELECT 1 + true", "42883", "operator does not exist: integer + boolean");
-    fails("SELECT a, count(*) FROM t", "42803", "column \"t.a\" must appear in the GROUP BY clause or be used in an aggregate function");
+    fails(
+        "SELECT a, count(*) FROM t",
+        "42803",
+        "column \"t.a\" must appear in the GROUP BY clause or be used in an aggregate function",
+    );
     fails("SELECT 1 FROM t WHERE count(*) > 1", "42803", "aggregate functions are not allowed in WHERE");
     fails("SELECT sum(count(*)) FROM t", "42803", "aggregate function calls cannot be nested");
-    fails("SELECT 1 FROM t WHERE row_number() OVER () = 1", "42P20", "window functions are not allowed in WHERE");
+    fails(
+        "SELECT 1 FROM t WHERE row_number() OVER () = 1",
+        "42P20",
+        "window functions are not allowed in WHERE",
+    );
     fails("SELECT * FROM t WHERE a", "42804", "argument of WHERE must be type boolean, not type integer");
     fails("SELECT 'abc'::int", "22P02", "invalid input syntax for type integer: \"abc\"");
     fails("INSERT INTO t (id) VALUES (1, 2)", "42601", "INSERT has more expressions than target columns");
     fails("INSERT INTO t (id, a) VALUES (1)", "42601", "INSERT has more target columns than expressions");
     fails("INSERT INTO t (id, id) VALUES (1, 2)", "42701", "column \"id\" specified more than once");
     fails("INSERT INTO t (zz) VALUES (1)", "42703", "column \"zz\" of relation \"t\" does not exist");
-    fails("INSERT INTO t (a) VALUES (true)", "42804", "column \"a\" is of type integer but expression is of type boolean");
+    fails(
+        "INSERT INTO t (a) VALUES (true)",
+        "42804",
+        "column \"a\" is of type integer but expression is of type boolean",
+    );
     fails("INSERT INTO s (gen) VALUES (1)", "428C9", "cannot insert a non-DEFAULT value into column \"gen\"");
-    fails("INSERT INTO t VALUES (1) ON CONFLICT (a) DO NOTHING", "42P10",
-        "there is no unique or exclusion constraint matching the ON CONFLICT specification");
+    fails(
+        "INSERT INTO t VALUES (1) ON CONFLICT (a) DO NOTHING",
+        "42P10",
+        "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+    );
     fails("UPDATE t SET a = 1, a = 2", "42601", "multiple assignments to same column \"a\"");
     fails("SELECT * FROM t ORDER BY 9", "42P10", "ORDER BY position 9 is not in select list");
-    fails("SELECT DISTINCT a FROM t ORDER BY b", "42P10", "for SELECT DISTINCT, ORDER BY expressions must appear in select list");
+    fails(
+        "SELECT DISTINCT a FROM t ORDER BY b",
+        "42P10",
+        "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+    );
     fails("SELECT 1 UNION SELECT 1, 2", "42601", "each UNION query must have the same number of columns");
     fails("SELECT (SELECT 1, 2)", "42601", "subquery must return only one column");
     fails("SELECT * FROM (SELECT 1)", "42601", "subquery in FROM must have an alias");
@@ -344,7 +413,10 @@ fn errors_have_code_words_and_position() {
     fails("SELECT row_number() FROM t", "42809", "window function row_number requires an OVER clause");
     fails("SELECT $0", "42P02", "there is no parameter $0");
     fails("SELECT 1 FROM t GROUP BY a FOR UPDATE", "0A000", "FOR UPDATE is not allowed with GROUP BY clause");
-    assert_eq!(position(&fails("SELECT 1 FROM t WHERE )", "42601", "syntax error at or near \")\"")), Some(23));
+    assert_eq!(
+        position(&fails("SELECT 1 FROM t WHERE )", "42601", "syntax error at or near \")\"")),
+        Some(23)
+    );
     assert_eq!(position(&fails("SELECT (1", "42601", "syntax error at end of input")), Some(10));
 }
 
@@ -378,9 +450,16 @@ fn deep_statements_are_refused() {
 fn functional_dependency_on_the_primary_key() {
     bind("SELECT id, b, count(*) FROM t GROUP BY id").unwrap();
     bind("SELECT t.*, count(u.id) FROM t LEFT JOIN u ON u.t_id = t.id GROUP BY t.id ORDER BY t.b").unwrap();
-    fails("SELECT b FROM t GROUP BY a", "42803", "column \"t.b\" must appear in the GROUP BY clause or be used in an aggregate function");
-    fails("SELECT (SELECT max(u.id) FROM u WHERE u.t_id = t.a) FROM t GROUP BY b", "42803",
-        "subquery uses ungrouped column \"t.a\" from outer query");
+    fails(
+        "SELECT b FROM t GROUP BY a",
+        "42803",
+        "column \"t.b\" must appear in the GROUP BY clause or be used in an aggregate function",
+    );
+    fails(
+        "SELECT (SELECT max(u.id) FROM u WHERE u.t_id = t.a) FROM t GROUP BY b",
+        "42803",
+        "subquery uses ungrouped column \"t.a\" from outer query",
+    );
 }
 
 #[test]
@@ -498,7 +577,8 @@ fn check_levels(plan: &mut crate::plan::Plan, outer: &mut Vec<usize>, sql: &str)
         }
         PlanKind::Join { left, right, .. } => left.columns.len() + right.columns.len(),
         PlanKind::Apply { input, subplans } => {
-            input.columns.len() + subplans.iter().filter_map(|(sub, _)| sub.plan()).map(|p| p.columns.len()).sum::<usize>()
+            input.columns.len()
+                + subplans.iter().filter_map(|(sub, _)| sub.plan()).map(|p| p.columns.len()).sum::<usize>()
         }
         PlanKind::Insert { table, .. } => 2 * table.columns.len(),
         _ => 0,
@@ -514,7 +594,8 @@ fn check_levels(plan: &mut crate::plan::Plan, outer: &mut Vec<usize>, sql: &str)
         expr.visit(&mut |part| match part {
             Expr::Column(index, _) => assert!(*index < width, "{sql}: column {index} of {width}"),
             Expr::Outer { depth, index, .. } => {
-                let level = outer.len().checked_sub(depth + 1).unwrap_or_else(|| panic!("{sql}: outer {depth}"));
+                let level =
+                    outer.len().checked_sub(depth + 1).unwrap_or_else(|| panic!("{sql}: outer {depth}"));
                 assert!(*index < outer[level], "{sql}: outer column {index} of {}", outer[level]);
             }
             Expr::Param(_, Type::UNKNOWN) => panic!("{sql}: untyped parameter"),

@@ -61,8 +61,13 @@ fn float(precision: u64) -> SqlResult<ColumnType> {
     match precision {
         1..=24 => Ok(Type::FLOAT4.into()),
         25..=53 => Ok(Type::FLOAT8.into()),
-        0 => Err(SqlError::new(SqlState::INVALID_PARAMETER, "precision for type float must be at least 1 bit")),
-        _ => Err(SqlError::new(SqlState::INVALID_PARAMETER, "precision for type float must be less than 54 bits")),
+        0 => {
+            Err(SqlError::new(SqlState::INVALID_PARAMETER, "precision for type float must be at least 1 bit"))
+        }
+        _ => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER,
+            "precision for type float must be less than 54 bits",
+        )),
     }
 }
 

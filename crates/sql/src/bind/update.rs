@@ -39,10 +39,8 @@ impl Binder<'_> {
         }
         let checks = self.checks(&table)?;
         let input = Box::new(rows.into_plan());
-        let plan = Plan::new(
-            PlanKind::Update { table, input, assignments, checks, returning: None },
-            Vec::new(),
-        );
+        let plan =
+            Plan::new(PlanKind::Update { table, input, assignments, checks, returning: None }, Vec::new());
         match &update.returning {
             Some(returning) => self.bind_returning(plan, returning, &scope, env),
             None => Ok(plan),

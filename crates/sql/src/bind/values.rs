@@ -17,7 +17,12 @@ pub(crate) struct BoundRow {
 }
 
 impl Binder<'_> {
-    pub(crate) fn bind_values(&self, values: &ast::Values, env: Env<'_>, options: QueryOptions) -> SqlResult<Plan> {
+    pub(crate) fn bind_values(
+        &self,
+        values: &ast::Values,
+        env: Env<'_>,
+        options: QueryOptions,
+    ) -> SqlResult<Plan> {
         let scope = Scope { parent: env.outer, ..Scope::default() };
         let mut rows = Vec::with_capacity(values.rows.len());
         for row in &values.rows {

@@ -38,7 +38,10 @@ impl Binder<'_> {
     /// Gives the columns the names and types the view was created with.
     fn as_declared(&self, mut plan: Plan, view: &ViewRef) -> SqlResult<Plan> {
         if plan.columns.len() < view.columns.len() {
-            return Err(SqlError::new(SqlState::DATA_CORRUPTED, "a view has fewer columns than it was created with"));
+            return Err(SqlError::new(
+                SqlState::DATA_CORRUPTED,
+                "a view has fewer columns than it was created with",
+            ));
         }
         if plan.columns.iter().zip(view.columns.iter()).any(|(have, want)| have.ty.ty != want.1.ty) {
             let columns: Vec<PlanColumn> =

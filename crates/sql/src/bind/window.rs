@@ -42,7 +42,12 @@ impl Binder<'_> {
         Ok(Virtual::Window(context.windows.len() - 1).column(ty))
     }
 
-    fn window_call(&self, name: &str, call: &ast::Function, context: &mut ExprContext<'_>) -> SqlResult<WindowCall> {
+    fn window_call(
+        &self,
+        name: &str,
+        call: &ast::Function,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<WindowCall> {
         let (kind, ty) = if functions::is_window_function(name) {
             let args = self.bind_args(name, call, context)?.values;
             let types: Vec<Type> = args.iter().map(Expr::ty).collect();
@@ -59,7 +64,11 @@ impl Binder<'_> {
             (WindowKind::Aggregate(call), ty)
         } else {
             return Err(SqlError::new(
-                if functions::is_function(name) { SqlState::WRONG_OBJECT_TYPE } else { SqlState::UNDEFINED_FUNCTION },
+                if functions::is_function(name) {
+                    SqlState::WRONG_OBJECT_TYPE
+                } else {
+                    SqlState::UNDEFINED_FUNCTION
+                },
                 if functions::is_function(name) {
                     format!("OVER specified, but {name} is not a window function nor an aggregate function")
                 } else {
@@ -89,7 +98,9 @@ impl Binder<'_> {
         }
         let star = matches!(
             list.args[..],
-            [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard | ast::FunctionArgExpr::WildcardWithOptions(_))]
+            [ast::FunctionArg::Unnamed(
+                ast::FunctionArgExpr::Wildcard | ast::FunctionArgExpr::WildcardWithOptions(_)
+            )]
         );
         let args = if star { Vec::new() } else { self.bind_args(name, call, context)?.values };
         let types: Vec<Type> = args.iter().map(Expr::ty).collect();
@@ -109,7 +120,12 @@ impl Binder<'_> {
         })
     }
 
-    fn named_window(&self, name: &ast::Ident, context: &mut ExprContext<'_>, depth: usize) -> SqlResult<Spec> {
+    fn named_window(
+        &self,
+        name: &ast::Ident,
+        context: &mut ExprContext<'_>,
+        depth: usize,
+    ) -> SqlResult<Spec> {
         let wanted = ident_name(name);
         let definitions = context.windows_by_name;
         let definition = definitions.iter().find(|definition| ident_name(&definition.0) == wanted);
@@ -195,10 +211,12 @@ impl Binder<'_> {
                 SqlState::WINDOWING_ERROR,
                 "frame starting from current row cannot have preceding rows",
             )),
-            (FrameBound::Following(_), FrameBound::Preceding(_) | FrameBound::CurrentRow) => Err(SqlError::new(
-                SqlState::WINDOWING_ERROR,
-                "frame starting from following row cannot have preceding rows",
-            )),
+            (FrameBound::Following(_), FrameBound::Preceding(_) | FrameBound::CurrentRow) => {
+                Err(SqlError::new(
+                    SqlState::WINDOWING_ERROR,
+                    "frame starting from following row cannot have preceding rows",
+                ))
+            }
             _ => Ok(WindowFrame { units, start, end, exclusion: FrameExclusion::None }),
         }
     }
@@ -248,12 +266,16 @@ impl Binder<'_> {
                     ));
                 };
                 match key.expr.ty() {
-                    Type::DATE | Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME | Type::INTERVAL => Type::INTERVAL,
+                    Type::DATE | Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME | Type::INTERVAL => {
+                        Type::INTERVAL
+                    }
                     ty if ty.is_numeric() => ty,
                     ty => {
                         return Err(SqlError::new(
                             SqlState::FEATURE_NOT_SUPPORTED,
-                            format!("RANGE with offset PRECEDING/FOLLOWING is not supported for column type {ty}"),
+                            format!(
+                                "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {ty}"
+                            ),
                         ));
                     }
                 }

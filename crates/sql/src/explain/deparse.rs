@@ -46,7 +46,9 @@ fn write_expr(expr: &Expr, names: Names<'_>, out: &mut String) {
         },
         Expr::Outer { depth, index, .. } => write!(out, "{}", outer_name(names, *depth, *index)),
         Expr::Call { function, args, .. } => match &args[..] {
-            [left, right] if function.is_operator() => write!(out, "({} {} {})", sub(left), function.name, sub(right)),
+            [left, right] if function.is_operator() => {
+                write!(out, "({} {} {})", sub(left), function.name, sub(right))
+            }
             [operand] if function.is_operator() => write!(out, "({} {})", function.name, sub(operand)),
             args => write!(out, "{}({})", function.name, list(args, names)),
         },
@@ -107,7 +109,12 @@ fn constant(value: &Datum, ty: Type) -> String {
     match value {
         Datum::Null => format!("NULL::{ty}"),
         Datum::Bool(value) => value.to_string(),
-        Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) | Datum::Float4(_) | Datum::Float8(_) | Datum::Numeric(_) => {
+        Datum::Int2(_)
+        | Datum::Int4(_)
+        | Datum::Int8(_)
+        | Datum::Float4(_)
+        | Datum::Float8(_)
+        | Datum::Numeric(_) => {
             let text = text::to_string(value, ty, &TextContext::plain());
             if text.starts_with('-') { format!("'{text}'::{ty}") } else { text }
         }

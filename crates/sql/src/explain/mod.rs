@@ -7,9 +7,9 @@
 mod deparse;
 mod node;
 mod options;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use deparse::{Names, expr_text};
 pub use node::{Actual, Node, describe};

@@ -3,9 +3,7 @@
 use super::deparse::{Names, aggregate_text, expr_text, keys_text};
 use super::options::ExplainOptions;
 use crate::catalog::descriptor::{IndexId, TableDescriptor};
-use crate::plan::{
-    Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, SetOpKind, SubPlan,
-};
+use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, SetOpKind, SubPlan};
 use sql_types::Type;
 
 /// What an operator did.
@@ -85,7 +83,10 @@ impl Describer<'_> {
             _ => self.operator(plan),
         };
         if let Some(actual) = (self.actual)(plan) {
-            node.actual = Some(Actual { removed: node.actual.map_or(0, |inner| inner.removed).max(actual.removed), ..actual });
+            node.actual = Some(Actual {
+                removed: node.actual.map_or(0, |inner| inner.removed).max(actual.removed),
+                ..actual
+            });
         }
         if self.options.verbose && !plan.columns.is_empty() {
             let names: Vec<&str> = plan.columns.iter().map(|column| &*column.name).collect();
@@ -174,7 +175,14 @@ fn title(plan: &Plan, outer: &[Vec<PlanColumn>], details: &mut Details) -> (&'st
         PlanKind::Values(rows) if rows.len() <= 1 => "Result",
         PlanKind::Values(_) => "Values Scan",
         PlanKind::Scan { table, index, access, columns, filter, reverse, lock, .. } => {
-            let scan = ScanParts { table, index: *index, access, columns, filter: filter.as_ref(), reverse: *reverse };
+            let scan = ScanParts {
+                table,
+                index: *index,
+                access,
+                columns,
+                filter: filter.as_ref(),
+                reverse: *reverse,
+            };
             if lock.is_some() {
                 details.push(("Lock", "row".to_string()));
             }
@@ -189,21 +197,26 @@ fn title(plan: &Plan, outer: &[Vec<PlanColumn>], details: &mut Details) -> (&'st
             return ("Function Scan", format!("Function Scan on {}", names.join(", ")));
         }
         PlanKind::CteScan { cte } => return ("CTE Scan", format!("CTE Scan on cte {cte}")),
-        PlanKind::Project { .. } | PlanKind::Filter { .. } | PlanKind::Apply { .. } | PlanKind::With { .. } => "Result",
+        PlanKind::Project { .. }
+        | PlanKind::Filter { .. }
+        | PlanKind::Apply { .. }
+        | PlanKind::With { .. } => "Result",
         PlanKind::ProjectSet { .. } => "ProjectSet",
         PlanKind::Join { kind, method, left, right, on } => {
             return join_title(*kind, method, (left, right), on.as_ref(), outer, details);
         }
         PlanKind::Aggregate { input, groups, sets, aggregates } => {
             if !groups.is_empty() {
-                let keys: Vec<String> = groups.iter().map(|group| expr_text(group, names(&input.columns))).collect();
+                let keys: Vec<String> =
+                    groups.iter().map(|group| expr_text(group, names(&input.columns))).collect();
                 details.push(("Group Key", keys.join(", ")));
             }
             if sets.len() > 1 {
                 details.push(("Grouping Sets", sets.len().to_string()));
             }
             if !aggregates.is_empty() {
-                let calls: Vec<String> = aggregates.iter().map(|call| aggregate_text(call, names(&input.columns))).collect();
+                let calls: Vec<String> =
+                    aggregates.iter().map(|call| aggregate_text(call, names(&input.columns))).collect();
                 details.push(("Aggregates", calls.join(", ")));
             }
             if groups.is_empty() { "Aggregate" } else { "HashAggregate" }
@@ -303,7 +316,10 @@ fn access_text(
         next += 1;
     }
     let descending = index.columns.get(next).is_some_and(|(_, descending)| *descending);
-    let bounds = [(&access.lower, if descending { "<" } else { ">" }), (&access.upper, if descending { ">" } else { "<" })];
+    let bounds = [
+        (&access.lower, if descending { "<" } else { ">" }),
+        (&access.upper, if descending { ">" } else { "<" }),
+    ];
     for (bound, symbol) in bounds {
         if let Some(bound) = bound {
             let equal = if bound.inclusive { "=" } else { "" };
@@ -334,7 +350,9 @@ fn join_title(
     if let JoinMethod::Hash(keys) = method {
         let keys: Vec<String> = keys
             .iter()
-            .map(|(l, r)| format!("({} = {})", expr_text(l, names(&left.columns)), expr_text(r, names(&right.columns))))
+            .map(|(l, r)| {
+                format!("({} = {})", expr_text(l, names(&left.columns)), expr_text(r, names(&right.columns)))
+            })
             .collect();
         details.push(("Hash Cond", keys.join(" AND ")));
     }

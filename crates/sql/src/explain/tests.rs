@@ -15,7 +15,8 @@ fn options_are_read() {
     assert_eq!(explained("EXPLAIN SELECT 1"), ExplainOptions::default());
     let analyze = explained("EXPLAIN ANALYZE SELECT 1");
     assert!(analyze.analyze && analyze.summary && analyze.timing);
-    let listed = explained("EXPLAIN (ANALYZE, COSTS off, TIMING false, SUMMARY 0, FORMAT json, VERBOSE) SELECT 1");
+    let listed =
+        explained("EXPLAIN (ANALYZE, COSTS off, TIMING false, SUMMARY 0, FORMAT json, VERBOSE) SELECT 1");
     assert!(listed.analyze && listed.verbose && !listed.costs && !listed.timing && !listed.summary);
     assert_eq!(listed.format, ExplainFormat::Json);
     let statement = parse_one("EXPLAIN (NONSENSE) SELECT 1").unwrap();

@@ -127,7 +127,12 @@ fn choose_scan(plan: &mut Plan, wanted: Option<&Wanted>) -> bool {
 }
 
 /// The cheapest way to read the rows of a table that satisfy the conditions.
-fn best(table: &TableDescriptor, columns: &[ColumnId], conjuncts: Vec<Expr>, wanted: Option<&Wanted>) -> Choice {
+fn best(
+    table: &TableDescriptor,
+    columns: &[ColumnId],
+    conjuncts: Vec<Expr>,
+    wanted: Option<&Wanted>,
+) -> Choice {
     let mut best: Option<Choice> = None;
     for index in &table.indexes {
         let choice = offer(table, index, columns, &conjuncts, wanted);
@@ -446,7 +451,8 @@ fn like_prefix(conjunct: &Expr, position: usize) -> Option<String> {
     if function.name != "~~" || !matches!(strip_cast(column), Expr::Column(own, _) if *own == position) {
         return None;
     }
-    let prefix: String = pattern.chars().take_while(|character| !matches!(character, '%' | '_' | '\\')).collect();
+    let prefix: String =
+        pattern.chars().take_while(|character| !matches!(character, '%' | '_' | '\\')).collect();
     (!prefix.is_empty()).then_some(prefix)
 }
 
@@ -503,7 +509,12 @@ fn lookup(left: &Plan, right: &Plan, on: Option<&Expr>) -> Option<Plan> {
     let own = filter.clone().map_or_else(Vec::new, Expr::into_conjuncts);
     let once = best(table, columns, own.clone(), None);
     let mut conjuncts: Vec<Expr> = own.into_iter().map(|conjunct| inward(conjunct, 0)).collect();
-    conjuncts.extend(on.cloned().map_or_else(Vec::new, Expr::into_conjuncts).into_iter().map(|conjunct| inward(conjunct, width)));
+    conjuncts.extend(
+        on.cloned()
+            .map_or_else(Vec::new, Expr::into_conjuncts)
+            .into_iter()
+            .map(|conjunct| inward(conjunct, width)),
+    );
     let each = best(table, columns, conjuncts.clone(), None);
     let reads_left = |expr: &Expr| expr.any(&mut |part| matches!(part, Expr::Outer { depth: 0, .. }));
     let keyed = each.access.prefix.iter().chain(&each.access.in_list).any(reads_left);
@@ -607,7 +618,11 @@ fn hash_key(conjunct: &Expr, width: usize) -> Option<(Expr, Expr)> {
         return None;
     }
     let as_type = |expr: Expr| {
-        if expr.ty() == ty { expr } else { Expr::Cast { expr: Box::new(expr), to: ty.into(), explicit: false } }
+        if expr.ty() == ty {
+            expr
+        } else {
+            Expr::Cast { expr: Box::new(expr), to: ty.into(), explicit: false }
+        }
     };
     let mut right = as_type(right);
     right.shift_columns(-(width as isize));

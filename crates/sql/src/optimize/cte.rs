@@ -12,7 +12,10 @@ pub fn inline(plan: &mut Plan) {
         let number = ctes[position].0;
         let uses = count(body, number)
             + ctes.iter().skip(position + 1).map(|(_, plan)| count(plan, number)).sum::<usize>();
-        if uses > 1 || ctes[position].1.is_volatile() || matches!(ctes[position].1.kind, PlanKind::Recursive { .. }) {
+        if uses > 1
+            || ctes[position].1.is_volatile()
+            || matches!(ctes[position].1.kind, PlanKind::Recursive { .. })
+        {
             continue;
         }
         let (_, definition) = ctes.remove(position);

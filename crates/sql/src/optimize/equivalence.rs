@@ -81,12 +81,15 @@ fn queries_return_what_postgresql_returns() {
     let text = include_str!("testdata/queries.txt");
     for block in text.strip_suffix('\n').unwrap_or(text).split("\n== ").skip(1) {
         let (sql, expected) = block.split_once('\n').unwrap_or((block, ""));
-        let expected: Vec<&str> = if block.contains('\n') { expected.split('\n').collect() } else { Vec::new() };
+        let expected: Vec<&str> =
+            if block.contains('\n') { expected.split('\n').collect() } else { Vec::new() };
         let bound = bind(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         let plain = rows(&interpreter, &bound.plan, sql);
         let optimized = rows(&interpreter, &optimize(bound.plan), sql);
         if plain != expected || optimized != expected {
-            failures.push(format!("{sql}\n  expected  {expected:?}\n  as bound  {plain:?}\n  optimized {optimized:?}"));
+            failures.push(format!(
+                "{sql}\n  expected  {expected:?}\n  as bound  {plain:?}\n  optimized {optimized:?}"
+            ));
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));

@@ -3,8 +3,8 @@
 //! Without statistics beyond the number of rows, conditions are taken to keep the shares PostgreSQL
 //! assumes in that case. The unit of cost is one row processed by the row engine.
 
-use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind};
 use crate::catalog::descriptor::{IndexId, TableDescriptor};
+use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind};
 use sql_types::Datum;
 
 /// Rows of a table nobody has counted.
@@ -56,7 +56,9 @@ fn of(plan: &Plan) -> (f64, f64) {
         PlanKind::Filter { input, predicate } => {
             ((input.rows * selectivity(predicate)).max(1.0), input.cost + input.rows * 0.5)
         }
-        PlanKind::Project { input, exprs } => (input.rows, input.cost + input.rows * 0.1 * exprs.len() as f64),
+        PlanKind::Project { input, exprs } => {
+            (input.rows, input.cost + input.rows * 0.1 * exprs.len() as f64)
+        }
         PlanKind::ProjectSet { input, .. } => (input.rows * 10.0, input.cost + input.rows * 10.0),
         PlanKind::Apply { input, subplans } => {
             let inner: f64 = subplans
@@ -85,7 +87,9 @@ fn of(plan: &Plan) -> (f64, f64) {
             (rows, input.cost)
         }
         PlanKind::Distinct { input, .. } => ((input.rows * 0.5).max(1.0), input.cost + input.rows),
-        PlanKind::SetOp { left, right, .. } => (left.rows + right.rows, left.cost + right.cost + left.rows + right.rows),
+        PlanKind::SetOp { left, right, .. } => {
+            (left.rows + right.rows, left.cost + right.cost + left.rows + right.rows)
+        }
         PlanKind::With { ctes, body } => {
             (body.rows, body.cost + ctes.iter().map(|(_, plan)| plan.cost).sum::<f64>())
         }
@@ -157,7 +161,13 @@ pub fn selectivity(expr: &Expr) -> f64 {
         Expr::Not(inner) => 1.0 - selectivity(inner),
         Expr::Const(Datum::Bool(true), _) => 1.0,
         Expr::Const(..) => 0.0,
-        Expr::IsNull(_, negated) => if *negated { 0.995 } else { EQUALITY },
+        Expr::IsNull(_, negated) => {
+            if *negated {
+                0.995
+            } else {
+                EQUALITY
+            }
+        }
         Expr::InList(_, list, negated) => {
             let share = (EQUALITY * list.len() as f64).min(0.5);
             if *negated { 1.0 - share } else { share }
@@ -182,7 +192,11 @@ pub fn access_rows(table: &TableDescriptor, index: IndexId, access: &IndexAccess
     let alternatives = match access.in_list.len() {
         0 => 1.0,
         count => {
-            if access.in_list.iter().any(|expr| expr.ty().element().is_some()) { 10.0 } else { count as f64 }
+            if access.in_list.iter().any(|expr| expr.ty().element().is_some()) {
+                10.0
+            } else {
+                count as f64
+            }
         }
     };
     let keyed = fixed + usize::from(!access.in_list.is_empty());
@@ -212,6 +226,7 @@ pub fn covers(table: &TableDescriptor, index: IndexId, columns: &[u32]) -> bool 
     }
     let Some(index) = table.index(index) else { return true };
     columns.iter().all(|id| {
-        index.columns.iter().any(|(own, _)| own == id) || table.primary().columns.iter().any(|(own, _)| own == id)
+        index.columns.iter().any(|(own, _)| own == id)
+            || table.primary().columns.iter().any(|(own, _)| own == id)
     })
 }

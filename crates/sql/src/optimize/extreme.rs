@@ -43,7 +43,9 @@ fn extreme(call: &AggregateCall) -> Option<(usize, bool)> {
         _ => return None,
     };
     match &call.args[..] {
-        [Expr::Column(column, _)] if call.filter.is_none() && call.order.is_empty() => Some((*column, descending)),
+        [Expr::Column(column, _)] if call.filter.is_none() && call.order.is_empty() => {
+            Some((*column, descending))
+        }
         _ => None,
     }
 }

@@ -20,8 +20,13 @@ pub fn reorder(plan: &mut Plan) {
 /// A semi-join of a large table with few values becomes an inner join with the distinct values, so
 /// that the table can be looked up by them.
 fn semi_as_inner(plan: &mut Plan) {
-    let PlanKind::Join { kind: kind @ JoinKind::Semi, method: JoinMethod::NestedLoop, left, right, on: Some(on) } =
-        &mut plan.kind
+    let PlanKind::Join {
+        kind: kind @ JoinKind::Semi,
+        method: JoinMethod::NestedLoop,
+        left,
+        right,
+        on: Some(on),
+    } = &mut plan.kind
     else {
         return;
     };
@@ -37,7 +42,8 @@ fn semi_as_inner(plan: &mut Plan) {
         }
     }
     let columns: Vec<PlanColumn> = keys.iter().map(|key| right.columns[*key - width].clone()).collect();
-    let exprs = keys.iter().zip(&columns).map(|(key, column)| Expr::Column(key - width, column.ty.ty)).collect();
+    let exprs =
+        keys.iter().zip(&columns).map(|(key, column)| Expr::Column(key - width, column.ty.ty)).collect();
     let (rows, cost) = (right.rows, right.cost);
     let input = Box::new(std::mem::replace(right.as_mut(), Plan::one_row()));
     let input =
@@ -101,7 +107,8 @@ fn reorder_joins(plan: Plan) -> Plan {
     for input in &mut inputs {
         reorder(&mut input.plan);
     }
-    let order = if inputs.len() <= MAX_INPUTS { greedy(&inputs, &conjuncts) } else { (0..inputs.len()).collect() };
+    let order =
+        if inputs.len() <= MAX_INPUTS { greedy(&inputs, &conjuncts) } else { (0..inputs.len()).collect() };
     let mut slots: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
     // Position, in the row as written, of each column of the row as joined.
     let mut layout: Vec<usize> = Vec::with_capacity(columns.len());
@@ -115,13 +122,16 @@ fn reorder_joins(plan: Plan) -> Plan {
                 let (ready, later): (Vec<Expr>, Vec<Expr>) =
                     conjuncts.into_iter().partition(|conjunct| covered(conjunct, &layout));
                 conjuncts = later;
-                let on = Expr::conjunction(ready.into_iter().map(|conjunct| moved(conjunct, &layout)).collect());
+                let on =
+                    Expr::conjunction(ready.into_iter().map(|conjunct| moved(conjunct, &layout)).collect());
                 join(left, input.plan, on)
             }
         });
     }
     let mut plan = joined.unwrap_or_else(Plan::one_row);
-    if let Some(predicate) = Expr::conjunction(conjuncts.into_iter().map(|conjunct| moved(conjunct, &layout)).collect()) {
+    if let Some(predicate) =
+        Expr::conjunction(conjuncts.into_iter().map(|conjunct| moved(conjunct, &layout)).collect())
+    {
         let columns = plan.columns.clone();
         let (rows, cost) = (plan.rows, plan.cost);
         plan = Plan { kind: PlanKind::Filter { input: Box::new(plan), predicate }, columns, rows, cost };
@@ -167,10 +177,8 @@ fn greedy(inputs: &[Input], conjuncts: &[Expr]) -> Vec<usize> {
         let connected: Vec<usize> =
             rest.iter().copied().filter(|number| is_connected(*number, &order, inputs, conjuncts)).collect();
         let candidates = if connected.is_empty() { &rest } else { &connected };
-        let Some(next) = candidates
-            .iter()
-            .copied()
-            .min_by(|a, b| inputs[*a].plan.rows.total_cmp(&inputs[*b].plan.rows))
+        let Some(next) =
+            candidates.iter().copied().min_by(|a, b| inputs[*a].plan.rows.total_cmp(&inputs[*b].plan.rows))
         else {
             break;
         };

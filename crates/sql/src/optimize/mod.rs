@@ -21,6 +21,8 @@
 
 pub mod access;
 pub mod cte;
+#[cfg(test)]
+mod equivalence;
 pub mod estimate;
 pub mod extreme;
 pub mod fold;
@@ -28,11 +30,9 @@ pub mod join_order;
 pub mod order;
 pub mod prune;
 pub mod pushdown;
-pub mod semi;
-#[cfg(test)]
-mod equivalence;
 #[cfg(test)]
 mod reference;
+pub mod semi;
 #[cfg(test)]
 mod tests;
 

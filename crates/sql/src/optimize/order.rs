@@ -44,7 +44,9 @@ fn hint(plan: &mut Plan, count: &Expr) {
     match &mut plan.kind {
         PlanKind::Project { input, .. } => hint(input, count),
         PlanKind::Sort { limit, .. } | PlanKind::Scan { limit, .. } => *limit = Some(count.clone()),
-        PlanKind::Apply { input, subplans } if subplans.iter().all(|(subplan, _)| subplan.plan().is_some()) => {
+        PlanKind::Apply { input, subplans }
+            if subplans.iter().all(|(subplan, _)| subplan.plan().is_some()) =>
+        {
             hint(input, count);
         }
         _ => {}

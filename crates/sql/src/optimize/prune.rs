@@ -4,7 +4,9 @@
 //! more, never fewer. Sets of rows are never changed: group expressions, set-returning calls and the
 //! columns of DISTINCT stay.
 
-use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, ProjectSetItem, SetOpKind, SubPlan};
+use crate::plan::{
+    Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, ProjectSetItem, SetOpKind, SubPlan,
+};
 
 /// New positions of old columns; `None` for those that are gone.
 type Map = Vec<Option<usize>>;
@@ -21,8 +23,13 @@ fn all_columns(plan: Plan) -> Plan {
 
 /// Prunes a plan to exactly the needed columns.
 fn exact(plan: Plan, needed: &[bool]) -> Plan {
-    let columns: Vec<PlanColumn> =
-        plan.columns.iter().zip(needed).filter(|(_, needed)| **needed).map(|(column, _)| column.clone()).collect();
+    let columns: Vec<PlanColumn> = plan
+        .columns
+        .iter()
+        .zip(needed)
+        .filter(|(_, needed)| **needed)
+        .map(|(column, _)| column.clone())
+        .collect();
     let (mut plan, map) = narrow(plan, needed.to_vec());
     let wanted: Vec<usize> =
         needed.iter().zip(&map).filter(|(needed, _)| **needed).filter_map(|(_, place)| *place).collect();
@@ -30,7 +37,8 @@ fn exact(plan: Plan, needed: &[bool]) -> Plan {
         plan.columns = columns;
         return plan;
     }
-    let exprs = wanted.iter().zip(&columns).map(|(place, column)| Expr::Column(*place, column.ty.ty)).collect();
+    let exprs =
+        wanted.iter().zip(&columns).map(|(place, column)| Expr::Column(*place, column.ty.ty)).collect();
     Plan::new(PlanKind::Project { input: Box::new(plan), exprs }, columns)
 }
 
@@ -86,8 +94,11 @@ fn keeping(kept: &[bool]) -> Map {
 }
 
 fn kept_columns(columns: Vec<PlanColumn>, map: &Map) -> Vec<PlanColumn> {
-    let mut placed: Vec<(usize, PlanColumn)> =
-        columns.into_iter().zip(map).filter_map(|(column, place)| place.map(|place| (place, column))).collect();
+    let mut placed: Vec<(usize, PlanColumn)> = columns
+        .into_iter()
+        .zip(map)
+        .filter_map(|(column, place)| place.map(|place| (place, column)))
+        .collect();
     placed.sort_by_key(|(place, _)| *place);
     placed.into_iter().map(|(_, column)| column).collect()
 }
@@ -103,7 +114,13 @@ fn narrow(plan: Plan, mut needed: Vec<bool>) -> (Plan, Map) {
             let map = keeping(&needed);
             let values = values
                 .into_iter()
-                .map(|row| row.into_iter().zip(&needed).filter(|(_, needed)| **needed).map(|(expr, _)| expr).collect())
+                .map(|row| {
+                    row.into_iter()
+                        .zip(&needed)
+                        .filter(|(_, needed)| **needed)
+                        .map(|(expr, _)| expr)
+                        .collect()
+                })
                 .collect();
             rebuilt(PlanKind::Values(values), map)
         }
@@ -138,7 +155,10 @@ fn narrow(plan: Plan, mut needed: Vec<bool>) -> (Plan, Map) {
             let mut exprs = kept;
             exprs.iter_mut().for_each(|expr| remap(expr, &below));
             let same = exprs.len() == input.columns.len()
-                && exprs.iter().enumerate().all(|(place, expr)| matches!(expr, Expr::Column(own, _) if *own == place));
+                && exprs
+                    .iter()
+                    .enumerate()
+                    .all(|(place, expr)| matches!(expr, Expr::Column(own, _) if *own == place));
             if same {
                 input.columns = kept_columns(columns, &map);
                 return (input, map);
@@ -170,9 +190,13 @@ fn narrow(plan: Plan, mut needed: Vec<bool>) -> (Plan, Map) {
             rebuilt(PlanKind::ProjectSet { input: Box::new(input), exprs }, keeping(&kept))
         }
         PlanKind::Apply { input, subplans } => narrow_apply(*input, subplans, columns, needed, rows, cost),
-        PlanKind::Join { kind, method, left, right, on } => {
-            narrow_join(JoinParts { kind, method, left: *left, right: *right, on }, columns, needed, rows, cost)
-        }
+        PlanKind::Join { kind, method, left, right, on } => narrow_join(
+            JoinParts { kind, method, left: *left, right: *right, on },
+            columns,
+            needed,
+            rows,
+            cost,
+        ),
         PlanKind::Aggregate { input, mut groups, sets, aggregates } => {
             let count = groups.len();
             let kept: Vec<bool> = needed
@@ -296,7 +320,9 @@ fn narrow_apply(
         // Beyond the input row, the test of a quantified sub-plan reads the sub-plan's row.
         subplan.for_each_expr_mut(&mut |expr| {
             expr.replace(&mut |part| match part {
-                Expr::Column(index, ty) if *index >= width => Some(Expr::Column(index - width + new_width, *ty)),
+                Expr::Column(index, ty) if *index >= width => {
+                    Some(Expr::Column(index - width + new_width, *ty))
+                }
                 Expr::Column(index, ty) => map[*index].map(|place| Expr::Column(place, *ty)),
                 _ => None,
             });
@@ -327,7 +353,13 @@ struct JoinParts {
     on: Option<Expr>,
 }
 
-fn narrow_join(parts: JoinParts, columns: Vec<PlanColumn>, needed: Vec<bool>, rows: f64, cost: f64) -> (Plan, Map) {
+fn narrow_join(
+    parts: JoinParts,
+    columns: Vec<PlanColumn>,
+    needed: Vec<bool>,
+    rows: f64,
+    cost: f64,
+) -> (Plan, Map) {
     let JoinParts { kind, mut method, left, mut right, mut on } = parts;
     let width = left.columns.len();
     let one_sided = matches!(kind, JoinKind::Semi | JoinKind::Anti);
@@ -367,11 +399,7 @@ fn narrow_join(parts: JoinParts, columns: Vec<PlanColumn>, needed: Vec<bool>, ro
     if one_sided {
         map.truncate(width);
     }
-    let columns = if one_sided {
-        left.columns.clone()
-    } else {
-        kept_columns(columns, &map)
-    };
+    let columns = if one_sided { left.columns.clone() } else { kept_columns(columns, &map) };
     let kind = PlanKind::Join { kind, method, left: Box::new(left), right: Box::new(right), on };
     (Plan { kind, columns, rows, cost }, map)
 }

@@ -16,7 +16,8 @@ fn push(mut plan: Plan, mut conjuncts: Vec<Expr>) -> Plan {
     let columns = std::mem::take(&mut plan.columns);
     match plan.kind {
         PlanKind::Filter { input, predicate } => {
-            let parts: Vec<Expr> = predicate.into_conjuncts().into_iter().filter(|part| !is_true(part)).collect();
+            let parts: Vec<Expr> =
+                predicate.into_conjuncts().into_iter().filter(|part| !is_true(part)).collect();
             let (pinned, free): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(is_volatile);
             conjuncts.extend(free);
             let mut below = push(*input, conjuncts);
@@ -26,7 +27,8 @@ fn push(mut plan: Plan, mut conjuncts: Vec<Expr>) -> Plan {
         PlanKind::Project { input, exprs } => {
             let (movable, kept) = split(conjuncts, |conjunct| {
                 let mut fits = true;
-                conjunct.columns(&mut |index| fits &= exprs.get(index).is_some_and(|expr| !is_volatile(expr)));
+                conjunct
+                    .columns(&mut |index| fits &= exprs.get(index).is_some_and(|expr| !is_volatile(expr)));
                 fits
             });
             let movable = movable.into_iter().map(|conjunct| substitute(conjunct, &exprs)).collect();
@@ -46,8 +48,11 @@ fn push(mut plan: Plan, mut conjuncts: Vec<Expr>) -> Plan {
                 conjunct.columns(&mut |index| fits &= scalars.get(index).is_some_and(Option::is_some));
                 fits
             });
-            let known: Vec<Expr> =
-                scalars.into_iter().enumerate().map(|(index, expr)| expr.unwrap_or(Expr::Column(index, sql_types::Type::BOOL))).collect();
+            let known: Vec<Expr> = scalars
+                .into_iter()
+                .enumerate()
+                .map(|(index, expr)| expr.unwrap_or(Expr::Column(index, sql_types::Type::BOOL)))
+                .collect();
             let movable = movable.into_iter().map(|conjunct| substitute(conjunct, &known)).collect();
             let input = Box::new(push(*input, movable));
             filtered(Plan { kind: PlanKind::ProjectSet { input, exprs }, columns, ..plan }, kept)
@@ -86,7 +91,10 @@ fn push(mut plan: Plan, mut conjuncts: Vec<Expr>) -> Plan {
             });
             let movable = movable.into_iter().map(|conjunct| substitute(conjunct, &groups)).collect();
             let input = Box::new(push(*input, movable));
-            filtered(Plan { kind: PlanKind::Aggregate { input, groups, sets, aggregates }, columns, ..plan }, kept)
+            filtered(
+                Plan { kind: PlanKind::Aggregate { input, groups, sets, aggregates }, columns, ..plan },
+                kept,
+            )
         }
         PlanKind::Sort { input, keys, limit: None } => {
             let input = Box::new(push(*input, conjuncts));
@@ -143,7 +151,8 @@ fn push_join(
         kind = JoinKind::Inner;
     }
     let on: Vec<Expr> = on.map_or_else(Vec::new, Expr::into_conjuncts);
-    let (mut to_left, mut to_right, mut kept_on, mut above) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut to_left, mut to_right, mut kept_on, mut above) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for conjunct in conjuncts {
         let (reads_left, reads_right) = sides(&conjunct, width);
         match kind {
@@ -204,7 +213,9 @@ pub(super) fn sides(expr: &Expr, width: usize) -> (bool, bool) {
 /// Whether a condition is never true for a row whose columns from `width` on are all NULL.
 fn rejects_nulls(expr: &Expr, width: usize) -> bool {
     match expr {
-        Expr::Call { function, args, .. } => function.strict && args.iter().any(|arg| null_if_padded(arg, width)),
+        Expr::Call { function, args, .. } => {
+            function.strict && args.iter().any(|arg| null_if_padded(arg, width))
+        }
         Expr::IsNull(inner, true) => null_if_padded(inner, width),
         Expr::InList(value, _, false) => null_if_padded(value, width),
         Expr::AnyArray { expr, any: true, function, .. } => function.strict && null_if_padded(expr, width),
@@ -220,7 +231,9 @@ fn null_if_padded(expr: &Expr, width: usize) -> bool {
     match expr {
         Expr::Column(index, _) => *index >= width,
         Expr::Cast { expr, .. } => null_if_padded(expr, width),
-        Expr::Call { function, args, .. } => function.strict && args.iter().any(|arg| null_if_padded(arg, width)),
+        Expr::Call { function, args, .. } => {
+            function.strict && args.iter().any(|arg| null_if_padded(arg, width))
+        }
         _ => false,
     }
 }

@@ -57,14 +57,17 @@ impl Interpreter {
                 if let Some(filter) = filter {
                     rows = keep(rows, |row| truth(filter, row))?;
                 }
-                match limit.as_ref().map(|limit| eval(limit, &Vec::new())).transpose()? {
-                    Some(Datum::Int8(limit)) => rows.truncate(limit as usize),
-                    _ => {}
+                if let Some(Datum::Int8(limit)) =
+                    limit.as_ref().map(|limit| eval(limit, &Vec::new())).transpose()?
+                {
+                    rows.truncate(limit as usize);
                 }
                 rows
             }
             PlanKind::CteScan { cte } => around.ctes[cte].clone(),
-            PlanKind::Filter { input, predicate } => keep(self.run(input, around)?, |row| truth(predicate, row))?,
+            PlanKind::Filter { input, predicate } => {
+                keep(self.run(input, around)?, |row| truth(predicate, row))?
+            }
             PlanKind::Project { input, exprs } => self
                 .run(input, around)?
                 .iter()
@@ -93,7 +96,11 @@ impl Interpreter {
                         let key = groups
                             .iter()
                             .enumerate()
-                            .map(|(place, group)| if set.contains(&place) { eval(group, row) } else { Ok(Datum::Null) })
+                            .map(
+                                |(place, group)| {
+                                    if set.contains(&place) { eval(group, row) } else { Ok(Datum::Null) }
+                                },
+                            )
                             .collect::<SqlResult<Row>>()?;
                         match found.iter_mut().find(|(known, _)| same_rows(known, &key)) {
                             Some((_, members)) => members.push(row),
@@ -113,7 +120,11 @@ impl Interpreter {
                                 {
                                     continue;
                                 }
-                                let args = call.args.iter().map(|arg| eval(arg, row)).collect::<SqlResult<Vec<_>>>()?;
+                                let args = call
+                                    .args
+                                    .iter()
+                                    .map(|arg| eval(arg, row))
+                                    .collect::<SqlResult<Vec<_>>>()?;
                                 if !(call.function.strict && args.iter().any(Datum::is_null)) {
                                     state.add(&EvalContext::plain(), &args)?;
                                 }
@@ -133,17 +144,23 @@ impl Interpreter {
             PlanKind::Sort { input, keys, limit } => {
                 let mut rows = self.run(input, around)?;
                 self.sort(&mut rows, keys, around)?;
-                if let Some(Datum::Int8(limit)) = limit.as_ref().map(|limit| eval(limit, &Vec::new())).transpose()? {
+                if let Some(Datum::Int8(limit)) =
+                    limit.as_ref().map(|limit| eval(limit, &Vec::new())).transpose()?
+                {
                     rows.truncate(limit as usize);
                 }
                 rows
             }
             PlanKind::Limit { input, limit, offset } => {
                 let mut rows = self.run(input, around)?;
-                if let Some(Datum::Int8(offset)) = offset.as_ref().map(|offset| eval(offset, &Vec::new())).transpose()? {
+                if let Some(Datum::Int8(offset)) =
+                    offset.as_ref().map(|offset| eval(offset, &Vec::new())).transpose()?
+                {
                     rows.drain(..(offset as usize).min(rows.len()));
                 }
-                if let Some(Datum::Int8(limit)) = limit.as_ref().map(|limit| eval(limit, &Vec::new())).transpose()? {
+                if let Some(Datum::Int8(limit)) =
+                    limit.as_ref().map(|limit| eval(limit, &Vec::new())).transpose()?
+                {
                     rows.truncate(limit as usize);
                 }
                 rows
@@ -215,11 +232,17 @@ impl Interpreter {
                         let key = |exprs: &mut dyn Iterator<Item = &Expr>| {
                             exprs.map(|expr| eval(expr, row)).collect::<SqlResult<Row>>()
                         };
-                        keys.push((key(&mut call.partition.iter())?, key(&mut call.order.iter().map(|key| &key.expr))?));
+                        keys.push((
+                            key(&mut call.partition.iter())?,
+                            key(&mut call.order.iter().map(|key| &key.expr))?,
+                        ));
                     }
                     order.sort_by(|a, b| {
                         let sorts = keys[*a].1.iter().zip(&keys[*b].1).zip(&call.order);
-                        sorts.map(|((a, b), key)| compare_keys(a, b, key)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+                        sorts
+                            .map(|((a, b), key)| compare_keys(a, b, key))
+                            .find(|o| o.is_ne())
+                            .unwrap_or(Ordering::Equal)
                     });
                     let mut counts: Vec<(Row, i64)> = Vec::new();
                     for place in order {
@@ -252,8 +275,11 @@ impl Interpreter {
         around: &Around,
     ) -> SqlResult<Vec<Row>> {
         let index = table.index(index).unwrap();
-        let positions: Vec<(usize, bool)> =
-            index.columns.iter().map(|(id, descending)| (table.position(*id).unwrap(), *descending)).collect();
+        let positions: Vec<(usize, bool)> = index
+            .columns
+            .iter()
+            .map(|(id, descending)| (table.position(*id).unwrap(), *descending))
+            .collect();
         let none = Vec::new();
         let value = |expr: &Expr| self.eval(expr, &none, around);
         let prefix = access.prefix.iter().map(value).collect::<SqlResult<Vec<_>>>()?;
@@ -397,7 +423,10 @@ impl Interpreter {
             }
             SubPlan::Array(plan) => {
                 let element = plan.columns[0].ty.ty;
-                Datum::array(element, self.run(plan, &inner)?.into_iter().map(|mut row| row.remove(0)).collect())
+                Datum::array(
+                    element,
+                    self.run(plan, &inner)?.into_iter().map(|mut row| row.remove(0)).collect(),
+                )
             }
             other => panic!("not interpreted: {other:?}"),
         })
@@ -493,9 +522,7 @@ impl Interpreter {
                 }
                 if unknown { Datum::Null } else { Datum::Bool(*negated) }
             }
-            Expr::Record(values, _) => {
-                Datum::record(values.iter().map(eval).collect::<SqlResult<Vec<_>>>()?)
-            }
+            Expr::Record(values, _) => Datum::record(values.iter().map(eval).collect::<SqlResult<Vec<_>>>()?),
             Expr::Field(record, place, _) => match eval(record)? {
                 Datum::Record(record) => record.values[*place].clone(),
                 _ => Datum::Null,
@@ -527,8 +554,20 @@ fn nulls_last(a: &Datum, b: &Datum) -> Ordering {
 fn compare_keys(a: &Datum, b: &Datum, key: &SortKey) -> Ordering {
     match (a.is_null(), b.is_null()) {
         (true, true) => Ordering::Equal,
-        (true, false) => if key.nulls_first { Ordering::Less } else { Ordering::Greater },
-        (false, true) => if key.nulls_first { Ordering::Greater } else { Ordering::Less },
+        (true, false) => {
+            if key.nulls_first {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        }
+        (false, true) => {
+            if key.nulls_first {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            }
+        }
         (false, false) => {
             let order = compare::compare(a, b);
             if key.descending { order.reverse() } else { order }

@@ -114,10 +114,8 @@ fn pull_conditions(plan: &mut Plan, width: usize, exists: bool) -> Option<Vec<Ex
             if input.reads_outer(&mut |depth, _| depth == 0) {
                 return None;
             }
-            let (outer, own): (Vec<Expr>, Vec<Expr>) = std::mem::replace(predicate, truth())
-                .into_conjuncts()
-                .into_iter()
-                .partition(reads_outer_row);
+            let (outer, own): (Vec<Expr>, Vec<Expr>) =
+                std::mem::replace(predicate, truth()).into_conjuncts().into_iter().partition(reads_outer_row);
             *predicate = Expr::conjunction(own).unwrap_or_else(truth);
             Some(outer.into_iter().map(|expr| joined(expr, width)).collect())
         }
@@ -133,10 +131,11 @@ fn pull_conditions(plan: &mut Plan, width: usize, exists: bool) -> Option<Vec<Ex
                 condition.replace(&mut |part| match part {
                     Expr::Column(index, ty) if *index >= PULLED => {
                         let own = Expr::Column(index - PULLED, *ty);
-                        let position = outer_kept.iter().position(|known| known.same(&own)).unwrap_or_else(|| {
-                            outer_kept.push(own);
-                            outer_kept.len() - 1
-                        });
+                        let position =
+                            outer_kept.iter().position(|known| known.same(&own)).unwrap_or_else(|| {
+                                outer_kept.push(own);
+                                outer_kept.len() - 1
+                            });
                         Some(Expr::Column(width + position, *ty))
                     }
                     _ => None,

@@ -198,7 +198,8 @@ fn begin(tokens: &[TokenWithSpan]) -> Option<ast::Statement> {
 
 /// `ABORT [WORK | TRANSACTION] [AND [NO] CHAIN]`.
 fn abort(tokens: &[TokenWithSpan]) -> Option<ast::Statement> {
-    let rest: Vec<String> = tokens.iter().skip(1).map(|token| token.token.to_string().to_lowercase()).collect();
+    let rest: Vec<String> =
+        tokens.iter().skip(1).map(|token| token.token.to_string().to_lowercase()).collect();
     let rest = match rest.first().map(String::as_str) {
         Some("work" | "transaction") => &rest[1..],
         _ => &rest[..],

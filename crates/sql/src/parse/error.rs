@@ -18,7 +18,8 @@ pub(super) fn near(source: &Source, token: &TokenWithSpan) -> SqlError {
         return at_end(source);
     }
     let written = source.between(token.span.start, token.span.end).map(str::trim);
-    let text = written.filter(|text| !text.is_empty()).map_or_else(|| token.token.to_string(), str::to_string);
+    let text =
+        written.filter(|text| !text.is_empty()).map_or_else(|| token.token.to_string(), str::to_string);
     let error = SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{text}\""));
     place(error, source, token.span.start)
 }
@@ -53,7 +54,8 @@ fn parser_message(source: &Source, message: &str) -> SqlError {
     if found.trim() == "EOF" {
         return at_end(source);
     }
-    let error = SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{}\"", found.trim()));
+    let error =
+        SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{}\"", found.trim()));
     let error = match expected.trim_end_matches([',', ' ']).strip_prefix("Expected: ") {
         Some(expected) => error.with_detail(format!("Expected {expected}.")),
         None => error,

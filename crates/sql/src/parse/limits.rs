@@ -71,7 +71,12 @@ fn is_prefix(token: &Token) -> bool {
     is_keyword(token, Keyword::NOT)
         || matches!(
             token,
-            Token::Minus | Token::Plus | Token::Tilde | Token::AtSign | Token::ExclamationMark | Token::PGSquareRoot
+            Token::Minus
+                | Token::Plus
+                | Token::Tilde
+                | Token::AtSign
+                | Token::ExclamationMark
+                | Token::PGSquareRoot
         )
 }
 

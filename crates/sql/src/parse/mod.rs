@@ -248,9 +248,7 @@ pub fn parameter_number(name: &str) -> SqlResult<usize> {
     name.strip_prefix('$')
         .and_then(|digits| digits.parse::<usize>().ok())
         .filter(|number| (1..=65535).contains(number))
-        .ok_or_else(|| {
-            SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
-        })
+        .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}")))
 }
 
 /// Whether a token is this keyword, unquoted.

@@ -49,7 +49,7 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
         }
         _ if word_at(tokens, index, "overriding")
             && (word_at(tokens, index + 1, "system") || word_at(tokens, index + 1, "user"))
-                && word_at(tokens, index + 2, "value") =>
+            && word_at(tokens, index + 2, "value") =>
         {
             marks.overriding = Some(word_at(tokens, index + 1, "system"));
             tokens.drain(index..index + 3);
@@ -94,7 +94,9 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
 
 /// `FOR UPDATE OF a, b` becomes `FOR UPDATE OF a FOR UPDATE OF b`.
 fn split_lock(tokens: &mut Vec<TokenWithSpan>, index: usize) {
-    if !(word_at(tokens, index + 1, "update") || word_at(tokens, index + 1, "share")) || !word_at(tokens, index + 2, "of") {
+    if !(word_at(tokens, index + 1, "update") || word_at(tokens, index + 1, "share"))
+        || !word_at(tokens, index + 2, "of")
+    {
         return;
     }
     let clause: Vec<TokenWithSpan> = tokens[index..index + 3].to_vec();
@@ -107,7 +109,8 @@ fn split_lock(tokens: &mut Vec<TokenWithSpan>, index: usize) {
 
 /// Whether `ONLY` stands before the name of a table. There is no inheritance, so it says nothing.
 fn names_table(tokens: &[TokenWithSpan], index: usize) -> bool {
-    let before = ["from", "join", "update", "into", "using"].iter().any(|word| word_at(tokens, index - 1, word));
+    let before =
+        ["from", "join", "update", "into", "using"].iter().any(|word| word_at(tokens, index - 1, word));
     before && matches!(tokens.get(index + 1).map(|token| &token.token), Some(Token::Word(_)))
 }
 

@@ -3,7 +3,11 @@
 use super::*;
 
 fn kinds(text: &str) -> Vec<StatementKind> {
-    parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}")).iter().map(|statement| statement.kind).collect()
+    parse(text)
+        .unwrap_or_else(|error| panic!("{text}: {error:?}"))
+        .iter()
+        .map(|statement| statement.kind)
+        .collect()
 }
 
 #[track_caller]

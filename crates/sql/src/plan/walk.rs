@@ -14,9 +14,15 @@ impl Expr {
     pub fn for_each_child<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         match self {
             Expr::Const(..) | Expr::Param(..) | Expr::Column(..) | Expr::Outer { .. } => {}
-            Expr::Call { args, .. } | Expr::And(args) | Expr::Or(args) | Expr::Coalesce(args, _)
-            | Expr::Array(args, _) | Expr::Record(args, _) => args.iter().for_each(f),
-            Expr::Cast { expr, .. } | Expr::Not(expr) | Expr::IsNull(expr, _) | Expr::Field(expr, _, _) => f(expr),
+            Expr::Call { args, .. }
+            | Expr::And(args)
+            | Expr::Or(args)
+            | Expr::Coalesce(args, _)
+            | Expr::Array(args, _)
+            | Expr::Record(args, _) => args.iter().for_each(f),
+            Expr::Cast { expr, .. } | Expr::Not(expr) | Expr::IsNull(expr, _) | Expr::Field(expr, _, _) => {
+                f(expr)
+            }
             Expr::IsDistinct(left, right, _) => {
                 f(left);
                 f(right);
@@ -57,9 +63,15 @@ impl Expr {
     pub fn for_each_child_mut(&mut self, f: &mut dyn FnMut(&mut Expr)) {
         match self {
             Expr::Const(..) | Expr::Param(..) | Expr::Column(..) | Expr::Outer { .. } => {}
-            Expr::Call { args, .. } | Expr::And(args) | Expr::Or(args) | Expr::Coalesce(args, _)
-            | Expr::Array(args, _) | Expr::Record(args, _) => args.iter_mut().for_each(f),
-            Expr::Cast { expr, .. } | Expr::Not(expr) | Expr::IsNull(expr, _) | Expr::Field(expr, _, _) => f(expr),
+            Expr::Call { args, .. }
+            | Expr::And(args)
+            | Expr::Or(args)
+            | Expr::Coalesce(args, _)
+            | Expr::Array(args, _)
+            | Expr::Record(args, _) => args.iter_mut().for_each(f),
+            Expr::Cast { expr, .. } | Expr::Not(expr) | Expr::IsNull(expr, _) | Expr::Field(expr, _, _) => {
+                f(expr)
+            }
             Expr::IsDistinct(left, right, _) => {
                 f(left);
                 f(right);
@@ -186,7 +198,9 @@ impl Expr {
             (Expr::Const(a, ta), Expr::Const(b, tb)) => ta == tb && same_datum(a, b),
             (Expr::Param(a, ta), Expr::Param(b, tb)) => a == b && ta == tb,
             (Expr::Column(a, _), Expr::Column(b, _)) => a == b,
-            (Expr::Outer { depth: a, index: i, .. }, Expr::Outer { depth: b, index: j, .. }) => a == b && i == j,
+            (Expr::Outer { depth: a, index: i, .. }, Expr::Outer { depth: b, index: j, .. }) => {
+                a == b && i == j
+            }
             (Expr::Call { function: f, args: a, ty: t }, Expr::Call { function: g, args: b, ty: u }) => {
                 std::ptr::eq(*f, *g) && t == u && same_list(a, b)
             }
@@ -201,7 +215,9 @@ impl Expr {
             (Expr::Not(a), Expr::Not(b)) => a.same(b),
             (Expr::IsNull(a, n), Expr::IsNull(b, m)) => n == m && a.same(b),
             (Expr::IsDistinct(a, b, n), Expr::IsDistinct(c, d, m)) => n == m && a.same(c) && b.same(d),
-            (Expr::InList(a, list, n), Expr::InList(b, other, m)) => n == m && a.same(b) && same_list(list, other),
+            (Expr::InList(a, list, n), Expr::InList(b, other, m)) => {
+                n == m && a.same(b) && same_list(list, other)
+            }
             (
                 Expr::AnyArray { expr: a, function: f, array: x, any: n },
                 Expr::AnyArray { expr: b, function: g, array: y, any: m },
@@ -256,9 +272,7 @@ fn same_datum(a: &Datum, b: &Datum) -> bool {
         (Datum::Int8(a), Datum::Int8(b)) => a == b,
         (Datum::Text(a), Datum::Text(b)) => a == b,
         (Datum::Oid(a), Datum::Oid(b)) => a == b,
-        _ => {
-            std::mem::discriminant(a) == std::mem::discriminant(b) && format!("{a:?}") == format!("{b:?}")
-        }
+        _ => std::mem::discriminant(a) == std::mem::discriminant(b) && format!("{a:?}") == format!("{b:?}"),
     }
 }
 
@@ -547,16 +561,18 @@ impl Plan {
     /// Makes references to rows at least `from` rows outside go `by` rows further.
     pub fn shift_outer(&mut self, from: usize, by: isize) {
         self.rewrite_outer(&mut |depth, index, ty, level| {
-            (depth >= from).then(|| Expr::Outer { depth: (depth + level).saturating_add_signed(by), index, ty })
+            (depth >= from).then(|| Expr::Outer {
+                depth: (depth + level).saturating_add_signed(by),
+                index,
+                ty,
+            })
         });
     }
 
     /// Whether running the plan twice may give different rows, or has effects.
     pub fn is_volatile(&mut self) -> bool {
-        let mut volatile = matches!(
-            self.kind,
-            PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. }
-        );
+        let mut volatile =
+            matches!(self.kind, PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. });
         if let PlanKind::Apply { subplans, .. } = &self.kind {
             volatile |= subplans.iter().any(|(subplan, _)| subplan.plan().is_none());
         }

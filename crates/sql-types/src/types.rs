@@ -39,7 +39,7 @@ macro_rules! types {
         /// Every built-in type: scalars first, then arrays.
         pub const BUILT_IN: &[TypeInfo] = &[
             $(TypeInfo { ty: Type($oid), name: $name, sql_name: $sql, array: Type($array), element: Type(0), len: $len, category: $category, preferred: $preferred },)*
-            $(TypeInfo { ty: Type($array), name: concat!("_", $name), sql_name: concat!($sql, "[]"), array: Type(0), element: Type($oid), len: -1, category: 'A', preferred: false },)*
+            $(TypeInfo { ty: Type($array), name: concat!("_", $name), sql_name: concat!($sql, "[]"), array: Type(0), element: Type($oid), len: -1, category: if $oid == 2249 { 'P' } else { 'A' }, preferred: false },)*
         ];
     };
 }

@@ -42,12 +42,17 @@ impl Binder<'_> {
             return self.bind_row_subquery(left, &symbol, query, context);
         }
         let left = left.bind(self, context)?;
+        let literal = span_of(right);
         let right = self.bind_expr(right, context)?;
         let result = match (left, right) {
             (Expr::Record(left, _), Expr::Record(right, _)) => self.row_operator(&symbol, left, right),
             (left, right) => self.operator(&symbol, Some(left), right),
         };
-        result.map_err(|error| self.at(error, span))
+        // A literal that cannot be read is at fault itself.
+        result.map_err(|error| {
+            let unreadable = error.code.as_str().starts_with("22");
+            self.at(error, if unreadable { literal } else { span })
+        })
     }
 
     pub(crate) fn bind_unary(

@@ -369,6 +369,9 @@ fn errors_have_code_words_and_position() {
     fails("SELECT t.id FROM t AS q", "42P01", "invalid reference to FROM-clause entry for table \"t\"");
     fails("SELECT * FROM t, t", "42712", "table name \"t\" specified more than once");
     fails("SELECT nofunc(1)", "42883", "function nofunc(integer) does not exist");
+    let error =
+        fails("SELECT * FROM t WHERE id = 'x'", "22P02", "invalid input syntax for type integer: \"x\"");
+    assert_eq!(position(&error), Some(28));
     fails("SELECT 1 + true", "42883", "operator does not exist: integer + boolean");
     fails(
         "SELECT a, count(*) FROM t",

@@ -177,7 +177,7 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
             column.nullable = Some(true);
             None
         } else if c.take("default") {
-            column.default = Some(c.expr()?);
+            column.default = Some(c.default_expr()?);
             None
         } else if c.take("primary key") {
             index_parameters(c)?;

@@ -8,6 +8,7 @@ use crate::parse::Source;
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::Ident;
 use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 

@@ -486,7 +486,10 @@ fn explain(c: &mut Cursor) -> SqlResult<Command> {
                     Some("text") => flags.json = false,
                     Some("json") => flags.json = true,
                     Some(other) => {
-                        return Ok(Command::Unsupported(format!("EXPLAIN (FORMAT {})", other.to_uppercase())));
+                        return Ok(Command::Unsupported(format!(
+                            "EXPLAIN (FORMAT {})",
+                            other.to_uppercase()
+                        )));
                     }
                     None => return Err(c.syntax_error()),
                 },

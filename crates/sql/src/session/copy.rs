@@ -9,8 +9,8 @@ use super::run::{Environment, read_only};
 use super::view::{Times, now_micros};
 use crate::bind::{self, Bound, BoundCopy};
 use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat, CopyOptions, OptionValue};
-use crate::exec::{COPY_INPUT, execute, execute_over};
 use crate::ddl::tokens::Cursor;
+use crate::exec::{COPY_INPUT, execute, execute_over};
 use crate::parse::{self, Statement, StatementKind};
 use bytes::{Bytes, BytesMut};
 use sql_types::{Row, SqlError, SqlResult, SqlState};
@@ -69,7 +69,8 @@ impl Session {
         let view = self.view.clone();
         let now = now_micros();
         let eval = view.eval(Times { transaction: now, statement: now });
-        let bound = bind::bind_copy(copy_ast, Some(&written.statement.source), &view.bind_context(&eval, &[]))?;
+        let bound =
+            bind::bind_copy(copy_ast, Some(&written.statement.source), &view.bind_context(&eval, &[]))?;
         let BoundCopy { plan, columns, from } = bound;
         let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
         let options = CopyOptions::from_list(&written.options, &names, from)?;
@@ -352,7 +353,8 @@ fn legacy_option(c: &mut Cursor, options: &mut Vec<(String, OptionValue)>) -> Sq
         ("force_not_null", columns(c)?)
     } else if c.take("force null") {
         ("force_null", columns(c)?)
-    } else if let Some(name) = c.take_one(&["delimiter", "delimiters", "null", "quote", "escape", "encoding"]) {
+    } else if let Some(name) = c.take_one(&["delimiter", "delimiters", "null", "quote", "escape", "encoding"])
+    {
         c.take("as");
         let name = if name == "delimiters" { "delimiter" } else { name };
         (name, OptionValue::Text(c.string()?))
@@ -371,7 +373,8 @@ mod tests {
 
     #[test]
     fn options_are_read_in_both_spellings() {
-        let written = Written::read("COPY t (a, b) FROM STDIN WITH (FORMAT csv, FREEZE on, FORCE_NULL (a), HEADER)");
+        let written =
+            Written::read("COPY t (a, b) FROM STDIN WITH (FORMAT csv, FREEZE on, FORCE_NULL (a), HEADER)");
         let written = written.unwrap().options;
         let text = |text: &str| OptionValue::Text(text.into());
         assert_eq!(
@@ -383,7 +386,9 @@ mod tests {
                 ("header".to_string(), OptionValue::None)
             ]
         );
-        let written = Written::read("copy (select 1) to stdout csv header delimiter as ';' force quote *").unwrap().options;
+        let written = Written::read("copy (select 1) to stdout csv header delimiter as ';' force quote *")
+            .unwrap()
+            .options;
         assert_eq!(written.len(), 4);
         assert_eq!(written[2], ("delimiter".to_string(), text(";")));
         assert!(Written::read("COPY t FROM '/etc/passwd'").is_err());

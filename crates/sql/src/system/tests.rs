@@ -25,7 +25,9 @@ fn reserved_words_need_quotes() {
 fn built_in_types_agree_with_the_type_registry() {
     for ty in builtin::types() {
         let info = Type(ty.oid).info().unwrap();
-        assert_eq!((info.name, info.len, info.category), (ty.name, ty.len, ty.category));
+        assert_eq!((info.name, info.len), (ty.name, ty.len));
+        // PostgreSQL counts arrays of pseudo-types among the pseudo-types.
+        assert!(info.category == ty.category || ty.kind == 'p', "{}", ty.name);
         assert_eq!(info.array.0, if info.array.0 == 0 { 0 } else { ty.array }, "{}", ty.name);
     }
     assert_ne!(builtin::default_opclass(Type::INT4), 0);

@@ -34,15 +34,6 @@ def memory(pid):
     return {"private": sums["Private_Clean"] + sums["Private_Dirty"], "pss": sums["Pss"], "rss": sums["Rss"]}
 
 
-def children(pid):
-    found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found.append(int(child))
-            found.extend(children(int(child)))
-    return found
-
-
 class Dormouse:
     """`dormouse start` in a temporary directory."""
 
@@ -70,33 +61,16 @@ class Dormouse:
         return self.run("tenant", "create", name)["url"]
 
     def processes(self):
-        """Process ids by role: kv, control, proxy, and sql (a list)."""
-        roles = {"sql": []}
-        everything = set(children(self.supervisor.pid))
-        for directory in pathlib.Path("/proc").iterdir():
-            if not directory.name.isdigit():
-                continue
-            try:
-                words = directory.joinpath("cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if len(words) < 2 or os.path.basename(words[0]) != b"dormouse":
-                continue
-            role = words[1].decode()
-            own = int(directory.name) in everything or self.data.encode() in b" ".join(words)
-            if not own:
-                continue
-            if role == "sql":
-                roles["sql"].append(int(directory.name))
-            elif role in ("kv", "control", "proxy"):
-                roles[role] = int(directory.name)
-        return roles
+        """Process ids by role: kv, control, proxy."""
+        rows = self.run("debug", "processes")
+        return {row["role"]: row["pid"] for row in rows if row["role"] in ("kv", "control", "proxy")}
 
     def sql_node(self, tenant):
         """Process id of the SQL node that serves a tenant."""
-        for node in self.run("node", "list"):
-            if node.get("tenant") == tenant:
-                return node["pid"]
+        tenant_id = self.run("tenant", "show", tenant)["id"]
+        for row in self.run("debug", "processes"):
+            if row["role"] == "sql" and row.get("tenant_id") == tenant_id:
+                return row["pid"]
         raise RuntimeError(f"no SQL node serves {tenant}")
 
     def close(self):

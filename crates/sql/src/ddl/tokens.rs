@@ -7,8 +7,7 @@ use crate::bind::ident_name;
 use crate::parse::Source;
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::Ident;
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::keywords::Keyword;
+use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
@@ -296,6 +295,13 @@ impl Cursor {
     /// An expression, as text.
     pub(crate) fn expr(&mut self) -> SqlResult<String> {
         self.with_parser(|parser| parser.parse_expr()).map(|(_, text)| text)
+    }
+
+    /// An expression as DEFAULT takes it: `IS`, `NOT`, `AND` and `OR` only in parentheses, since a
+    /// constraint such as NOT NULL may follow.
+    pub(crate) fn default_expr(&mut self) -> SqlResult<String> {
+        let is = PostgreSqlDialect {}.prec_value(Precedence::Is);
+        self.with_parser(|parser| parser.parse_subexpr(is)).map(|(_, text)| text)
     }
 
     /// A type.

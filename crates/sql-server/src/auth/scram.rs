@@ -106,8 +106,7 @@ impl ScramServer {
         let nonce = format!("{}{nonce}", client_nonce.ok_or(ScramError::Malformed)?);
         let is_mock = verifier.is_none();
         let verifier = verifier.unwrap_or(mock);
-        let server_first =
-            format!("r={nonce},s={},i={}", BASE64.encode(&verifier.salt), verifier.iterations);
+        let server_first = format!("r={nonce},s={},i={}", BASE64.encode(&verifier.salt), verifier.iterations);
         let transcript = format!("{bare},{server_first},");
         Ok((ScramServer { verifier, gs2_header, nonce, transcript, mock: is_mock }, server_first))
     }
@@ -120,17 +119,15 @@ impl ScramServer {
         let text = std::str::from_utf8(client_final).map_err(|_| ScramError::Malformed)?;
         let (without_proof, proof) = text.rsplit_once(",p=").ok_or(ScramError::Malformed)?;
         let mut fields = without_proof.split(',');
-        let binding = fields.next().and_then(|field| field.strip_prefix("c=")).ok_or(ScramError::Malformed)?;
+        let binding =
+            fields.next().and_then(|field| field.strip_prefix("c=")).ok_or(ScramError::Malformed)?;
         let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(ScramError::Malformed)?;
         let binding = BASE64.decode(binding).map_err(|_| ScramError::Malformed)?;
         if binding != self.gs2_header.as_bytes() || nonce != self.nonce {
             return Err(ScramError::Malformed);
         }
-        let proof: [u8; 32] = BASE64
-            .decode(proof)
-            .ok()
-            .and_then(|proof| proof.try_into().ok())
-            .ok_or(ScramError::Malformed)?;
+        let proof: [u8; 32] =
+            BASE64.decode(proof).ok().and_then(|proof| proof.try_into().ok()).ok_or(ScramError::Malformed)?;
         let auth_message = format!("{}{without_proof}", self.transcript);
         let signature = sign(&self.verifier.stored_key, auth_message.as_bytes());
         let mut client_key = proof;
@@ -191,7 +188,8 @@ mod tests {
     #[test]
     fn malformed_messages_are_refused() {
         let mock = || Verifier::mock("u", b"s");
-        for first in [&b""[..], b"n", b"n,,", b"x,,n=,r=a", b"n,a=b,n=,r=a", b"n,,r=a", b"n,,n=,r=", b"\xff"] {
+        for first in [&b""[..], b"n", b"n,,", b"x,,n=,r=a", b"n,a=b,n=,r=a", b"n,,r=a", b"n,,n=,r=", b"\xff"]
+        {
             assert_eq!(ScramServer::start(first, None, mock(), "n").err(), Some(ScramError::Malformed));
         }
         assert_eq!(

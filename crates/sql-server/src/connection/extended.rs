@@ -179,11 +179,7 @@ where
         Ok(())
     }
 
-    async fn execute(
-        &mut self,
-        name: &str,
-        max_rows: i32,
-    ) -> Result<SqlResult<()>, ConnectionError> {
+    async fn execute(&mut self, name: &str, max_rows: i32) -> Result<SqlResult<()>, ConnectionError> {
         let _timer = METRICS.statement_seconds.start_timer();
         METRICS.statements.inc();
         // Taken out while it runs: the session must not see it change.

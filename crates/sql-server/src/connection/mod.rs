@@ -231,8 +231,7 @@ where
 fn utf8(text: &[u8]) -> SqlResult<&str> {
     std::str::from_utf8(text).map_err(|error| {
         let at = error.valid_up_to();
-        let bytes: Vec<String> =
-            text[at..].iter().take(4).map(|byte| format!("0x{byte:02x}")).collect();
+        let bytes: Vec<String> = text[at..].iter().take(4).map(|byte| format!("0x{byte:02x}")).collect();
         SqlError::new(
             SqlState::CHARACTER_NOT_IN_REPERTOIRE,
             format!("invalid byte sequence for encoding \"UTF8\": {}", bytes.join(" ")),

@@ -81,9 +81,7 @@ where
             }
             // Only a row limit suspends, and there was none.
             Ok(RunOutcome::Suspended) => Ok(Err(SqlError::internal("statement suspended without limit"))),
-            Ok(RunOutcome::CopyIn { columns, binary }) => {
-                self.copy_in(&mut portal, columns, binary).await
-            }
+            Ok(RunOutcome::CopyIn { columns, binary }) => self.copy_in(&mut portal, columns, binary).await,
             Err(error) => Ok(Err(error)),
         }
     }

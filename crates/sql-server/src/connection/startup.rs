@@ -249,9 +249,10 @@ where
     W: AsyncWrite + Unpin,
 {
     let refused = |error: ScramError| match error {
-        ScramError::WrongPassword => {
-            SqlError::new(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
-        }
+        ScramError::WrongPassword => SqlError::new(
+            SqlState::INVALID_PASSWORD,
+            format!("password authentication failed for user \"{user}\""),
+        ),
         other => SqlError::new(SqlState::PROTOCOL_VIOLATION, other.to_string()),
     };
     backend::authentication_sasl(&mut output.buffer);
@@ -313,7 +314,8 @@ mod tests {
 
     #[test]
     fn what_the_proxy_adds_is_no_setting() {
-        let pairs = [("user", "u"), ("_dormouse.tenant_id", "7"), ("_dormouse.tls", "on"), ("DateStyle", "ISO")];
+        let pairs =
+            [("user", "u"), ("_dormouse.tenant_id", "7"), ("_dormouse.tls", "on"), ("DateStyle", "ISO")];
         let requested =
             Requested::from(pairs.map(|(name, value)| (name.to_string(), value.to_string())).to_vec());
         assert_eq!(requested.tenant.as_deref(), Some("7"));

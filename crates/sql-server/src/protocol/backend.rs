@@ -270,11 +270,19 @@ mod tests {
         let mut out = BytesMut::new();
         let cause = SqlError::new(SqlState::SYNTAX_ERROR, "a\0b").at(3);
         error(&mut out, Severity::Error, &cause);
-        assert_eq!(&out[..], b"E\0\0\0\x26SERROR\0VERROR\0C42601\0Mab\0P3\0\0".as_slice().get(..).map(|full| {
-            let mut full = full.to_vec();
-            let len = (full.len() - 1) as u32;
-            full[1..5].copy_from_slice(&len.to_be_bytes());
-            full
-        }).unwrap().as_slice());
+        assert_eq!(
+            &out[..],
+            b"E\0\0\0\x26SERROR\0VERROR\0C42601\0Mab\0P3\0\0"
+                .as_slice()
+                .get(..)
+                .map(|full| {
+                    let mut full = full.to_vec();
+                    let len = (full.len() - 1) as u32;
+                    full[1..5].copy_from_slice(&len.to_be_bytes());
+                    full
+                })
+                .unwrap()
+                .as_slice()
+        );
     }
 }

@@ -72,9 +72,9 @@ pub fn decode(input: &mut BytesMut) -> Result<Option<FirstPacket>, ProtocolError
             )));
         }
     };
-    reader.end().map_err(|_| {
-        ProtocolError::new("invalid startup packet layout: expected terminator as last byte")
-    })?;
+    reader
+        .end()
+        .map_err(|_| ProtocolError::new("invalid startup packet layout: expected terminator as last byte"))?;
     Ok(Some(packet))
 }
 
@@ -90,18 +90,16 @@ mod tests {
         input.put_u32(8 + body.len() as u32);
         input.put_i32(3 << 16);
         input.put_slice(body);
-        let expected =
-            vec![("user".to_string(), "a".to_string()), ("database".to_string(), "b".to_string())];
-        assert_eq!(
-            decode(&mut input),
-            Ok(Some(FirstPacket::Startup { minor: 0, parameters: expected }))
-        );
+        let expected = vec![("user".to_string(), "a".to_string()), ("database".to_string(), "b".to_string())];
+        assert_eq!(decode(&mut input), Ok(Some(FirstPacket::Startup { minor: 0, parameters: expected })));
         assert!(input.is_empty());
     }
 
     #[test]
     fn impossible_packets_are_refused() {
-        for bytes in [&b"\0\0\0\x07abcd"[..], b"\0\x01\0\0abcd", b"\0\0\0\x08\0\x02\0\0", b"\0\0\0\x09\0\x03\0\0u"] {
+        for bytes in
+            [&b"\0\0\0\x07abcd"[..], b"\0\x01\0\0abcd", b"\0\0\0\x08\0\x02\0\0", b"\0\0\0\x09\0\x03\0\0u"]
+        {
             assert!(decode(&mut BytesMut::from(bytes)).is_err(), "{bytes:?}");
         }
         assert_eq!(decode(&mut BytesMut::from(&b"\0\0"[..])), Ok(None));

@@ -71,7 +71,7 @@ def idle_node(options):
         url = dormouse.create("idle")
         connect_once(url)
         pid = dormouse.sql_node("idle")
-        seconds = 10 if options.quick else 60
+        seconds = 10 if options.quick else 30
         time.sleep(3)
         before = cpu_seconds(pid)
         time.sleep(seconds)
@@ -131,7 +131,7 @@ def suspended_tenants(options):
 
 def throughput(options):
     """pgbench through the whole road and against PostgreSQL, in turns."""
-    seconds, turns = (5, 1) if options.quick else (20, 3)
+    seconds, turns = (5, 1) if options.quick else (8, 2)
     dormouse, postgres = Dormouse(), Postgres()
     kinds = [("select-only, prepared", ["-S", "-M", "prepared"]), ("select-only, extended", ["-S", "-M", "extended"]),
              ("select-only, simple", ["-S", "-M", "simple"]), ("TPC-B, prepared", ["-M", "prepared"]), ("TPC-B, simple", ["-M", "simple"])]
@@ -176,7 +176,7 @@ def throughput(options):
 
 def workload_kv(options):
     """`dormouse workload run kv`."""
-    seconds = 5 if options.quick else 30
+    seconds = 5 if options.quick else 15
     dormouse = Dormouse()
     try:
         url = dormouse.create("kv")

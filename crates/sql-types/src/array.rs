@@ -23,12 +23,12 @@ pub fn too_large() -> SqlError {
 
 /// Reads `{1,2,{3}}` with elements of a type; `element` carries the modifier of the array's type.
 pub fn parse(element: ColumnType, input: &str, context: &TextContext<'_>) -> SqlResult<ArrayValue> {
-    let mut rest = input.trim();
+    let mut rest = input.trim_matches(is_blank);
     let mut bounds: Vec<(i32, i32)> = Vec::new();
     while rest.starts_with('[') {
         let end = rest.find(']').ok_or_else(|| malformed(input, "Missing \"]\" after array dimensions."))?;
         bounds.push(parse_bounds(&rest[1..end], input)?);
-        rest = rest[end + 1..].trim_start();
+        rest = rest[end + 1..].trim_start_matches(is_blank);
         if bounds.len() > MAX_DIMENSIONS {
             return Err(too_many_dimensions(bounds.len()));
         }
@@ -37,7 +37,7 @@ pub fn parse(element: ColumnType, input: &str, context: &TextContext<'_>) -> Sql
         rest = rest
             .strip_prefix('=')
             .ok_or_else(|| malformed(input, "Missing \"=\" after array dimensions."))?
-            .trim_start();
+            .trim_start_matches(is_blank);
     }
     if !rest.starts_with('{') {
         let detail = if bounds.is_empty() {
@@ -49,7 +49,7 @@ pub fn parse(element: ColumnType, input: &str, context: &TextContext<'_>) -> Sql
     }
     let mut parser = Parser { input, rest, element, context, values: Vec::new(), lengths: Vec::new() };
     parser.level(0)?;
-    if !parser.rest.trim().is_empty() {
+    if !parser.rest.trim_matches(is_blank).is_empty() {
         return Err(malformed(input, "Junk after closing right brace."));
     }
     if parser.values.is_empty() {
@@ -82,9 +82,9 @@ fn parse_bounds(text: &str, input: &str) -> SqlResult<(i32, i32)> {
     let bad = || malformed(input, "\"[\" must introduce explicitly-specified array dimensions.");
     let (low, high) = match text.split_once(':') {
         Some((low, high)) => {
-            (low.trim().parse().map_err(|_| bad())?, high.trim().parse().map_err(|_| bad())?)
+            (low.trim_matches(is_blank).parse().map_err(|_| bad())?, high.trim_matches(is_blank).parse().map_err(|_| bad())?)
         }
-        None => (1, text.trim().parse().map_err(|_| bad())?),
+        None => (1, text.trim_matches(is_blank).parse().map_err(|_| bad())?),
     };
     if high < low {
         return Err(SqlError::new(SqlState::ARRAY_SUBSCRIPT, "upper bound cannot be less than lower bound"));
@@ -118,7 +118,7 @@ impl Parser<'_, '_> {
             }
             self.lengths.push(None);
         }
-        self.rest = self.rest[1..].trim_start();
+        self.rest = self.rest[1..].trim_start_matches(is_blank);
         let mut count = 0;
         let mut nested = None;
         if let Some(after) = self.rest.strip_prefix('}') {
@@ -129,7 +129,7 @@ impl Parser<'_, '_> {
             return Ok(());
         }
         loop {
-            self.rest = self.rest.trim_start();
+            self.rest = self.rest.trim_start_matches(is_blank);
             let is_nested = self.rest.starts_with('{');
             if *nested.get_or_insert(is_nested) != is_nested || (!is_nested && self.lengths.len() > depth + 1)
             {
@@ -141,7 +141,7 @@ impl Parser<'_, '_> {
                 self.element()?;
             }
             count += 1;
-            self.rest = self.rest.trim_start();
+            self.rest = self.rest.trim_start_matches(is_blank);
             match self.rest.chars().next() {
                 Some(',') => self.rest = &self.rest[1..],
                 Some('}') => {
@@ -176,7 +176,7 @@ impl Parser<'_, '_> {
             match c {
                 ',' | '}' => break at,
                 '"' => {
-                    if quoted || !text.trim().is_empty() {
+                    if quoted || !text.trim_matches(is_blank).is_empty() {
                         return Err(malformed(self.input, "Unexpected array element."));
                     }
                     quoted = true;
@@ -204,7 +204,7 @@ impl Parser<'_, '_> {
                     significant = text.len();
                 }
                 '{' => return Err(malformed(self.input, "Unexpected \"{\" character.")),
-                c if c.is_ascii_whitespace() => {
+                c if is_blank(c) => {
                     if !quoted {
                         text.push(c);
                     }
@@ -397,4 +397,9 @@ impl ArrayValue {
         all.extend(inner);
         Ok(ArrayValue { element, dimensions: all, values })
     }
+}
+
+/// Blanks as the array syntax knows them: PostgreSQL's ASCII ones, not Unicode's.
+fn is_blank(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
 }

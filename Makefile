@@ -9,6 +9,8 @@ PROFILE := --release --workspace
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DORMOUSE := $(TARGET_DIR)/release/dormouse
 
+# Property tests draw the same cases in every run; set another seed to look further.
+export PROPTEST_RNG_SEED ?= 20
 .PHONY: help deps build demo test test-rust test-drivers lint fmt check bench
 
 help: ## Lists the commands

@@ -81,9 +81,10 @@ fn too_many_dimensions(count: usize) -> SqlError {
 fn parse_bounds(text: &str, input: &str) -> SqlResult<(i32, i32)> {
     let bad = || malformed(input, "\"[\" must introduce explicitly-specified array dimensions.");
     let (low, high) = match text.split_once(':') {
-        Some((low, high)) => {
-            (low.trim_matches(is_blank).parse().map_err(|_| bad())?, high.trim_matches(is_blank).parse().map_err(|_| bad())?)
-        }
+        Some((low, high)) => (
+            low.trim_matches(is_blank).parse().map_err(|_| bad())?,
+            high.trim_matches(is_blank).parse().map_err(|_| bad())?,
+        ),
         None => (1, text.trim_matches(is_blank).parse().map_err(|_| bad())?),
     };
     if high < low {

@@ -186,10 +186,14 @@ where
         let Some(mut slot) = self.portals.remove(name) else { return Ok(Err(no_portal(name))) };
         let options = RunOptions { commit_after: self.input.sync_follows() };
         let text = self.session.text_settings();
-        let mut sink = WireSink::new(&mut self.output, slot.portal.columns(), &slot.formats, text);
         let limit = usize::try_from(max_rows).unwrap_or(0);
-        let run = self.session.run(&mut slot.portal, limit, options, &mut sink);
-        let result = match Self::watching(&mut self.input, run).await? {
+        let outcome = {
+            let mut sink = WireSink::new(&mut self.output, slot.portal.columns(), &slot.formats, text);
+            // Pinned where it is made: it is large, and moving it costs more than a point read.
+            let run = std::pin::pin!(self.session.run(&mut slot.portal, limit, options, &mut sink));
+            Self::watching(&mut self.input, run).await?
+        };
+        let result = match outcome {
             Ok(RunOutcome::Complete { tag }) => {
                 self.complete(&tag);
                 Ok(())

@@ -68,9 +68,14 @@ where
             rows::describe(&mut self.output.buffer, columns, &[]);
         }
         let text = self.session.text_settings();
-        let mut sink = WireSink::new(&mut self.output, portal.columns(), &[], text);
-        let run = self.session.run(&mut portal, 0, RunOptions { commit_after: last }, &mut sink);
-        match Self::watching(&mut self.input, run).await? {
+        let options = RunOptions { commit_after: last };
+        let outcome = {
+            let mut sink = WireSink::new(&mut self.output, portal.columns(), &[], text);
+            // Pinned where it is made: it is large, and moving it costs more than a point read.
+            let run = std::pin::pin!(self.session.run(&mut portal, 0, options, &mut sink));
+            Self::watching(&mut self.input, run).await?
+        };
+        match outcome {
             Ok(RunOutcome::Complete { tag }) => {
                 self.complete(&tag);
                 Ok(Ok(()))

@@ -2,7 +2,7 @@
 //!
 //! # How a call is bound and run
 //!
-//! [`resolve`] (or [`resolve_operator`], …) picks the overload for the types of the arguments as
+//! [`resolve()`] (or [`resolve_operator`], …) picks the overload for the types of the arguments as
 //! PostgreSQL does, [`Type::UNKNOWN`] standing for an untyped literal. It returns the `&'static`
 //! entry, the types each argument must be cast to (with [`crate::cast`]), and the type of the result.
 //! At run time [`Function::call`] evaluates it.

@@ -2,10 +2,10 @@
 //!
 //! # How a change is made
 //!
-//! Statements are read from their tokens ([`parse`]) and run in the session's transaction, on a copy of
+//! Statements are read from their tokens ([`parse()`]) and run in the session's transaction, on a copy of
 //! the catalog ([`DdlContext::catalog`]); each changed descriptor is written to the transaction. The
 //! copy is what later statements of the transaction see, and becomes the node's catalog when it commits
-//! ([`crate::session::schema`]). Rollback, also to a savepoint, undoes both.
+//! (`session::schema`). Rollback, also to a savepoint, undoes both.
 //!
 //! A statement locks the tables it changes as PostgreSQL does: CREATE INDEX lets others read, most
 //! changes exclude everybody else until the transaction ends.

@@ -1,6 +1,6 @@
 //! EXPLAIN: plans as text or JSON, in PostgreSQL's shape.
 //!
-//! [`options`] reads the options of the statement, [`describe`] makes a tree of [`Node`]s of a plan
+//! [`mod@options`] reads the options of the statement, [`describe`] makes a tree of [`Node`]s of a plan
 //! (with what the operators did, for ANALYZE), and [`render`] writes it. Projections and filters are
 //! shown with the operator below them, as PostgreSQL does.
 

@@ -30,7 +30,7 @@ test: deps test-rust test-drivers ## Everything a change must pass
 test-rust: ## Unit and integration tests, with real processes
 	$(CARGO) test $(PROFILE) --bins --lib --tests
 
-test-drivers: ## Real PostgreSQL drivers in five languages
+test-drivers: ## Real PostgreSQL drivers in four languages, and one hundred tenants
 	@DORMOUSE=$(DORMOUSE) tests/drivers/run
 
 lint: ## Format, lints, documentation links

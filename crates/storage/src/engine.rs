@@ -2,7 +2,7 @@
 //!
 //! Every implementation passes the conformance suite in `tests/it`.
 
-use crate::error::StorageResult;
+use crate::error::{StorageError, StorageResult};
 use bytes::Bytes;
 use kv_api::Timestamp;
 use std::ops::Deref;
@@ -19,11 +19,13 @@ pub enum Space {
     Locks = 2,
     /// Transaction records and the store's own keys.
     Meta = 3,
+    /// Raft logs and what replicas keep besides their contents.
+    Raft = 4,
 }
 
 impl Space {
     /// All spaces.
-    pub const ALL: [Space; 4] = [Space::Data, Space::History, Space::Locks, Space::Meta];
+    pub const ALL: [Space; 5] = [Space::Data, Space::History, Space::Locks, Space::Meta, Space::Raft];
 
     /// The name of the column family.
     pub fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Space {
             Space::History => "history",
             Space::Locks => "locks",
             Space::Meta => "meta",
+            Space::Raft => "raft",
         }
     }
 }
@@ -188,11 +191,17 @@ pub enum Op<'a> {
     },
 }
 
+/// Version of encoded batches.
+const BATCH_FORMAT: u8 = 1;
+/// Bytes before the key of an encoded operation.
+const OP_HEADER: usize = 10;
+
 #[derive(Clone, Copy, Debug)]
+#[repr(u8)]
 enum OpKind {
-    Put,
-    Delete,
-    DeleteRange,
+    Put = 0,
+    Delete = 1,
+    DeleteRange = 2,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -275,6 +284,58 @@ impl WriteBatch {
         })
     }
 
+    /// The batch as bytes that [`WriteBatch::decode`] reads, for logs and messages.
+    ///
+    /// One byte of format version; then, for each operation, a byte for its kind, a byte for its space,
+    /// the lengths of key and value as 32-bit big-endian numbers, key and value.
+    pub fn encode(&self) -> Bytes {
+        let mut encoded = Vec::with_capacity(1 + self.bytes.len() + self.ops.len() * OP_HEADER);
+        encoded.push(BATCH_FORMAT);
+        for op in &self.ops {
+            let (key, value) = (&self.bytes[op.start..op.middle], &self.bytes[op.middle..op.end]);
+            encoded.extend_from_slice(&[op.kind as u8, op.space as u8]);
+            // Keys and values are bounded far below by `kv_api`.
+            encoded.extend_from_slice(&u32::try_from(key.len()).unwrap_or(u32::MAX).to_be_bytes());
+            encoded.extend_from_slice(&u32::try_from(value.len()).unwrap_or(u32::MAX).to_be_bytes());
+            encoded.extend_from_slice(key);
+            encoded.extend_from_slice(value);
+        }
+        Bytes::from(encoded)
+    }
+
+    /// Appends the operations of an encoded batch.
+    ///
+    /// # Errors
+    /// Damage; then some of the operations may have been appended.
+    pub fn decode_into(&mut self, encoded: &[u8]) -> StorageResult<()> {
+        let damaged = || StorageError::corruption("a write batch is unreadable");
+        let mut rest = encoded.strip_prefix(&[BATCH_FORMAT]).ok_or_else(damaged)?;
+        while !rest.is_empty() {
+            let (header, after) = rest.split_first_chunk::<OP_HEADER>().ok_or_else(damaged)?;
+            let [kind, space, k0, k1, k2, k3, v0, v1, v2, v3] = *header;
+            let kind = [OpKind::Put, OpKind::Delete, OpKind::DeleteRange].get(usize::from(kind));
+            let space = Space::ALL.get(usize::from(space));
+            let (kind, space) = kind.copied().zip(space.copied()).ok_or_else(damaged)?;
+            let key_len = u32::from_be_bytes([k0, k1, k2, k3]) as usize;
+            let value_len = u32::from_be_bytes([v0, v1, v2, v3]) as usize;
+            let (key, after) = after.split_at_checked(key_len).ok_or_else(damaged)?;
+            let (value, after) = after.split_at_checked(value_len).ok_or_else(damaged)?;
+            self.push(kind, space, &[key], &[value]);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// The batch that was encoded.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn decode(encoded: &[u8]) -> StorageResult<WriteBatch> {
+        let mut batch = WriteBatch::new();
+        batch.decode_into(encoded)?;
+        Ok(batch)
+    }
+
     /// Number of operations.
     pub fn len(&self) -> usize {
         self.ops.len()
@@ -296,5 +357,28 @@ impl WriteBatch {
         self.bytes.shrink_to(keep);
         self.ops.clear();
         self.ops.shrink_to(keep / size_of::<OpMark>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_survive_encoding() {
+        let mut batch = WriteBatch::new();
+        batch.put(Space::Data, b"k", b"v");
+        batch.delete(Space::Locks, b"");
+        batch.delete_range(Space::Raft, b"a", b"b");
+        let encoded = batch.encode();
+        let decoded = WriteBatch::decode(&encoded).expect("decodes");
+        assert!(batch.iter().eq(decoded.iter()));
+        for len in 0..encoded.len() {
+            // A prefix that ends between two operations is a shorter batch; any other is an error.
+            let cut = WriteBatch::decode(&encoded[..len]);
+            assert!(cut.is_err() || cut.is_ok_and(|cut| cut.len() < batch.len()));
+        }
+        assert!(WriteBatch::decode(&[2]).is_err(), "another version");
+        assert!(WriteBatch::decode(&[1, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err(), "unknown operation");
     }
 }

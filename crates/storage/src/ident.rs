@@ -1,43 +1,89 @@
-//! What a store says about itself: format version, cluster id, and how far its clock may have gone.
+//! What a store says about itself: format version, cluster, node, and how far the clock of an earlier
+//! version may have gone.
 
 use crate::engine::{Bounds, Engine, Space, WriteBatch};
 use crate::error::{StorageError, StorageResult};
 use crate::key::{TIMESTAMP_LEN, timestamp_bytes, timestamp_from};
 use kv_api::Timestamp;
 
-/// Version of everything this crate writes. A store of another version is refused.
-pub const STORE_FORMAT: u32 = 1;
+/// Version of everything this crate writes. Stores of version 1 are read, and are of this version once
+/// [`write`] has been called; stores of other versions are refused.
+///
+/// | version | what changed |
+/// |---|---|
+/// | 1 | one node, no replication |
+/// | 2 | node and store id; [`Space::Raft`]; transaction records lie under their tenant's prefix |
+pub const STORE_FORMAT: u32 = 2;
 
 const IDENT: &[u8] = b"ident";
 const CLOCK: &[u8] = b"clock";
+/// Length of a store id.
+const STORE_ID_LEN: usize = 16;
 
-/// Reads the cluster id of a store, after checking its version; writes both into an empty store.
+/// Whose a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The version it was written with.
+    pub format: u32,
+    /// The cluster.
+    pub cluster_id: String,
+    /// The node within the cluster.
+    pub node_id: u64,
+    /// Distinguishes this store from any other, also of the same node.
+    pub store_id: [u8; STORE_ID_LEN],
+}
+
+/// Reads the identity of a store, after checking its version; `None` if it is empty.
 ///
 /// # Errors
 /// [`StorageError::Incompatible`] if the store has another version, or has contents but no identity.
-pub fn open(engine: &dyn Engine, new_cluster_id: &str) -> StorageResult<String> {
+pub fn open(engine: &dyn Engine) -> StorageResult<Option<Identity>> {
     if let Some(found) = engine.get(Space::Meta, IDENT)? {
-        return decode(&found);
+        return decode(&found).map(Some);
     }
     if !is_empty(engine)? {
         return Err(StorageError::corruption("the store has contents but no identity"));
     }
-    let mut batch = WriteBatch::new();
-    batch.put_parts(Space::Meta, &[IDENT], &[&STORE_FORMAT.to_be_bytes(), new_cluster_id.as_bytes()]);
-    engine.write(&batch, true)?;
-    Ok(new_cluster_id.to_owned())
+    Ok(None)
 }
 
-fn decode(bytes: &[u8]) -> StorageResult<String> {
+/// Writes the identity of a store, in the present version.
+///
+/// # Errors
+/// I/O errors.
+pub fn write(engine: &dyn Engine, identity: &Identity) -> StorageResult<()> {
+    let mut batch = WriteBatch::new();
+    put(&mut batch, identity);
+    engine.write(&batch, true)
+}
+
+/// Adds the identity of a store, in the present version, to a batch.
+pub fn put(batch: &mut WriteBatch, identity: &Identity) {
+    let version = STORE_FORMAT.to_be_bytes();
+    let node = identity.node_id.to_be_bytes();
+    let value = [&version[..], &node, &identity.store_id, identity.cluster_id.as_bytes()];
+    batch.put_parts(Space::Meta, &[IDENT], &value);
+}
+
+fn decode(bytes: &[u8]) -> StorageResult<Identity> {
     let damaged = || StorageError::corruption("the identity of the store is unreadable");
-    let (version, cluster_id) = bytes.split_first_chunk::<4>().ok_or_else(damaged)?;
-    let version = u32::from_be_bytes(*version);
-    if version != STORE_FORMAT {
-        return Err(StorageError::Incompatible(format!(
-            "the store has format version {version}; this program reads version {STORE_FORMAT} only"
-        )));
-    }
-    String::from_utf8(cluster_id.to_vec()).map_err(|_| damaged())
+    let (version, rest) = bytes.split_first_chunk::<4>().ok_or_else(damaged)?;
+    let format = u32::from_be_bytes(*version);
+    let (node_id, store_id, cluster_id) = match format {
+        1 => (1, [0; STORE_ID_LEN], rest),
+        STORE_FORMAT => {
+            let (node_id, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
+            let (store_id, rest) = rest.split_first_chunk::<STORE_ID_LEN>().ok_or_else(damaged)?;
+            (u64::from_be_bytes(*node_id), *store_id, rest)
+        }
+        other => {
+            return Err(StorageError::Incompatible(format!(
+                "the store has format version {other}; this program reads versions 1 to {STORE_FORMAT}"
+            )));
+        }
+    };
+    let cluster_id = String::from_utf8(cluster_id.to_vec()).map_err(|_| damaged())?;
+    Ok(Identity { format, cluster_id, node_id, store_id })
 }
 
 fn is_empty(engine: &dyn Engine) -> StorageResult<bool> {
@@ -52,7 +98,8 @@ fn is_empty(engine: &dyn Engine) -> StorageResult<bool> {
     Ok(true)
 }
 
-/// The timestamp no earlier run of this store went beyond.
+/// The timestamp no run of a store of version 1 went beyond. Later versions have it in the lease of each
+/// range.
 ///
 /// # Errors
 /// I/O errors and damage.
@@ -63,7 +110,7 @@ pub fn clock_floor(engine: &dyn Engine) -> StorageResult<Timestamp> {
     Ok(timestamp_from(bytes))
 }
 
-/// Adds a new [`clock_floor`] to a batch. It must be durable before a timestamp near it is used.
+/// Adds a [`clock_floor`] to a batch, as version 1 did.
 pub fn put_clock_floor(batch: &mut WriteBatch, floor: Timestamp) {
     batch.put(Space::Meta, CLOCK, &timestamp_bytes(floor));
 }
@@ -74,11 +121,30 @@ mod tests {
     use crate::MemoryEngine;
 
     #[test]
-    fn the_first_open_names_the_store_and_later_ones_read_it() {
+    fn an_identity_is_written_once_and_read_again() {
         let engine = MemoryEngine::new();
-        assert_eq!(open(&engine, "first").as_deref(), Ok("first"));
+        assert_eq!(open(&engine), Ok(None));
+        let identity = Identity {
+            format: STORE_FORMAT,
+            cluster_id: "cluster".to_owned(),
+            node_id: 3,
+            store_id: [7; STORE_ID_LEN],
+        };
+        write(&engine, &identity).expect("write");
         engine.crash();
-        assert_eq!(open(&engine, "second").as_deref(), Ok("first"));
+        assert_eq!(open(&engine), Ok(Some(identity)));
+    }
+
+    #[test]
+    fn version_1_is_read_as_the_first_node() {
+        let engine = MemoryEngine::new();
+        let mut batch = WriteBatch::new();
+        batch.put(Space::Meta, IDENT, &[&[0, 0, 0, 1], &b"old"[..]].concat());
+        engine.write(&batch, true).expect("write");
+        let identity = open(&engine).expect("open").expect("there");
+        assert_eq!((identity.format, identity.node_id, &identity.cluster_id[..]), (1, 1, "old"));
+        write(&engine, &identity).expect("upgrade");
+        assert_eq!(open(&engine), Ok(Some(Identity { format: STORE_FORMAT, ..identity })));
     }
 
     #[test]
@@ -87,14 +153,14 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.put(Space::Meta, IDENT, &[0, 0, 0, 9, b'x']);
         engine.write(&batch, true).expect("write");
-        let Err(StorageError::Incompatible(message)) = open(&engine, "id") else { panic!("accepted") };
-        assert!(message.contains("version 9") && message.contains("version 1"), "{message}");
+        let Err(StorageError::Incompatible(message)) = open(&engine) else { panic!("accepted") };
+        assert!(message.contains("version 9") && message.contains("1 to 2"), "{message}");
 
         let foreign = MemoryEngine::new();
         batch.clear(0);
         batch.put(Space::Data, b"k", b"v");
         foreign.write(&batch, true).expect("write");
-        assert!(matches!(open(&foreign, "id"), Err(StorageError::Corruption(_))));
+        assert!(matches!(open(&foreign), Err(StorageError::Corruption(_))));
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub fn is_garbage(space: Space, value: &[u8], floor: Timestamp) -> bool {
         Space::History => replaced_at(value).is_some_and(|replaced| replaced <= floor),
         Space::Data => decode_data_value(value)
             .is_ok_and(|version| version.value.is_none() && version.timestamp <= floor),
-        Space::Locks | Space::Meta => false,
+        Space::Locks | Space::Meta | Space::Raft => false,
     }
 }
 

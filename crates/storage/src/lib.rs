@@ -17,6 +17,7 @@
 //! | [`Space::History`] | escaped user key, inverted timestamp (12 bytes) | header, when it was replaced (12 bytes), payload: an older version |
 //! | [`Space::Locks`] | user key | an [`intent::Intent`] |
 //! | [`Space::Meta`] | `ident`, `clock`, `txn/…` | store identity, clock floor, transaction records |
+//! | [`Space::Raft`] | range id, kind, index | Raft logs and the state of replicas (crate `replication`) |
 //!
 //! The newest version of a key lives apart from the older ones because that is the one nearly every
 //! request wants: a point read, a conflict check or a refresh of one key is one bloom-filtered `get`
@@ -40,9 +41,11 @@ pub mod key;
 pub mod memory;
 pub mod mvcc;
 pub mod rocks;
+pub mod span;
 pub mod txn_record;
 
 pub use engine::{Bounds, Cursor, Engine, Pinned, Reader, Space, Stats, WriteBatch};
 pub use error::{StorageError, StorageResult};
 pub use memory::MemoryEngine;
 pub use rocks::{RocksConfig, RocksEngine};
+pub use span::range_spans;

@@ -2,8 +2,8 @@
 //!
 //! It keeps two states, what readers see and what is on the imaginary disk. A write without `sync`
 //! changes the first; a write with `sync` makes all writes before it durable, as a write-ahead log
-//! does. [`MemoryEngine::crash`] goes back to the durable state, and [`MemoryEngine::fail_writes`]
-//! makes writes fail.
+//! does. [`MemoryEngine::crash`] goes back to the durable state, [`MemoryEngine::crash_keeping`] to one a
+//! little newer, and [`MemoryEngine::fail_writes`] and [`MemoryEngine::fail_writes_after`] make writes fail.
 
 use crate::engine::{Bounds, Cursor, Engine, Op, Pinned, Reader, Space, Stats, WriteBatch};
 use crate::error::{StorageError, StorageResult};
@@ -56,6 +56,8 @@ struct State {
     durable: Spaces,
     unsynced: Vec<WriteBatch>,
     failure: Option<StorageError>,
+    /// How many writes still succeed, and how those after them fail.
+    fuse: Option<(u64, StorageError)>,
     syncs: u64,
 }
 
@@ -78,9 +80,23 @@ impl MemoryEngine {
         state.visible = state.durable.clone();
     }
 
+    /// Loses the writes that no later sync made durable, but for the first `writes` of them: what an
+    /// operating system happened to write out before the power failed.
+    pub fn crash_keeping(&self, writes: usize) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.unsynced.drain(..).take(writes).for_each(|batch| state.durable.apply(&batch));
+        state.visible = state.durable.clone();
+    }
+
     /// Makes every write fail with `error` until called with `None`.
     pub fn fail_writes(&self, error: Option<StorageError>) {
         self.state.lock().failure = error;
+    }
+
+    /// Makes writes fail with the error after so many have succeeded, until called with `None`.
+    pub fn fail_writes_after(&self, fuse: Option<(u64, StorageError)>) {
+        self.state.lock().fuse = fuse;
     }
 
     /// How many writes asked for durability so far.
@@ -108,6 +124,9 @@ impl Engine for MemoryEngine {
         let mut state = self.state.lock();
         if let Some(error) = &state.failure {
             return Err(error.clone());
+        }
+        if let Some((writes, error)) = &mut state.fuse {
+            *writes = writes.checked_sub(1).ok_or_else(|| error.clone())?;
         }
         state.visible.apply(batch);
         state.unsynced.push(batch.clone());

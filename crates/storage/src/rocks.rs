@@ -162,6 +162,8 @@ fn space_options(space: Space, config: &RocksConfig, cache: &Cache) -> Options {
             options.set_write_buffer_size(config.memtable_bytes);
             options.set_periodic_compaction_seconds(HISTORY_REWRITE_SECONDS);
         }
+        // Most of a log is truncated before its memtable is written out.
+        Space::Raft => options.set_write_buffer_size(config.memtable_bytes),
         Space::Meta => options.set_write_buffer_size(config.memtable_bytes.min(4 << 20)),
     }
     options.set_block_based_table_factory(&table);

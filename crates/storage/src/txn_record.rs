@@ -7,45 +7,53 @@ use crate::engine::{Bounds, Reader, Space, WriteBatch};
 use crate::error::{StorageError, StorageResult};
 use crate::intent::{CommittedTxn, TxnId};
 use crate::key::{TIMESTAMP_LEN, timestamp_bytes, timestamp_from};
+use bytes::Bytes;
+use kv_api::TenantId;
 use kv_api::batch::IgnoredSequences;
+use kv_api::key::TENANT_PREFIX_LEN;
 
 const PREFIX: &[u8] = b"txn/";
 const PREFIX_END: &[u8] = b"txn0";
 const FORMAT: u8 = 1;
 
-fn key(id: &TxnId) -> [u8; 20] {
-    let mut key = [0; 20];
-    key[..4].copy_from_slice(PREFIX);
-    key[4..].copy_from_slice(id);
-    key
+/// Where the record of a transaction lies: under its tenant's prefix, so that it belongs to the range its
+/// intents belong to.
+fn key(tenant: TenantId, id: &TxnId) -> Vec<u8> {
+    [PREFIX, &tenant.prefix(), id].concat()
+}
+
+/// The records that belong to the user keys from `start` to before `end`.
+pub(crate) fn span(start: &[u8], end: &[u8]) -> (Bytes, Bytes) {
+    (Bytes::from([PREFIX, start].concat()), Bytes::from([PREFIX, end].concat()))
 }
 
 /// Adds the record of a commit to a batch.
-pub fn put(batch: &mut WriteBatch, txn: &CommittedTxn) {
+pub fn put(batch: &mut WriteBatch, tenant: TenantId, txn: &CommittedTxn) {
     let mut value = vec![FORMAT];
     value.extend_from_slice(&timestamp_bytes(txn.timestamp));
     for range in &txn.ignored {
         value.extend_from_slice(&range.from.to_be_bytes());
         value.extend_from_slice(&range.to.to_be_bytes());
     }
-    batch.put(Space::Meta, &key(&txn.id), &value);
+    batch.put(Space::Meta, &key(tenant, &txn.id), &value);
 }
 
 /// Removes a record, once no intent of the transaction is left.
-pub fn delete(batch: &mut WriteBatch, id: &TxnId) {
-    batch.delete(Space::Meta, &key(id));
+pub fn delete(batch: &mut WriteBatch, tenant: TenantId, id: &TxnId) {
+    batch.delete(Space::Meta, &key(tenant, id));
 }
 
-/// All records.
+/// All records, with the keys in [`Space::Meta`] under which they lie: also those of stores of version 1,
+/// where no tenant's prefix stands before the id.
 ///
 /// # Errors
 /// I/O errors and damage.
-pub fn all(reader: &(impl Reader + ?Sized)) -> StorageResult<Vec<CommittedTxn>> {
+pub fn all(reader: &(impl Reader + ?Sized)) -> StorageResult<Vec<(Bytes, CommittedTxn)>> {
     let mut cursor = reader.cursor(Space::Meta, Bounds::new(PREFIX, PREFIX_END));
     cursor.seek_to_first();
     let mut records = Vec::new();
     while let Some((key, value)) = cursor.item() {
-        records.push(decode(key, value)?);
+        records.push((Bytes::copy_from_slice(key), decode(key, value)?));
         cursor.next();
     }
     cursor.status()?;
@@ -54,7 +62,11 @@ pub fn all(reader: &(impl Reader + ?Sized)) -> StorageResult<Vec<CommittedTxn>> 
 
 fn decode(key: &[u8], value: &[u8]) -> StorageResult<CommittedTxn> {
     let damaged = || StorageError::corruption("a transaction record has an unknown format");
-    let id: TxnId = key.get(PREFIX.len()..).and_then(|id| id.try_into().ok()).ok_or_else(damaged)?;
+    let (prefix, id) = key.split_last_chunk::<16>().ok_or_else(damaged)?;
+    if prefix.len() != PREFIX.len() && prefix.len() != PREFIX.len() + TENANT_PREFIX_LEN {
+        return Err(damaged());
+    }
+    let id: TxnId = *id;
     let rest = value.strip_prefix(&[FORMAT]).ok_or_else(damaged)?;
     let (timestamp, mut rest) = rest.split_first_chunk::<TIMESTAMP_LEN>().ok_or_else(damaged)?;
     let mut ignored = Vec::new();
@@ -86,21 +98,26 @@ mod tests {
         };
         let (one, two) = (record(0, &[]), record(255, &[(1, 4), (9, 12)]));
         let mut batch = WriteBatch::new();
-        put(&mut batch, &one);
-        put(&mut batch, &two);
+        let tenant = TenantId(7);
+        put(&mut batch, tenant, &one);
+        put(&mut batch, tenant, &two);
         engine.write(&batch, true).expect("write");
-        assert_eq!(all(&engine), Ok(vec![one.clone(), two.clone()]));
+        let listed = || all(&engine).map(|all| all.into_iter().map(|(_, txn)| txn).collect::<Vec<_>>());
+        assert_eq!(listed(), Ok(vec![one.clone(), two.clone()]));
         batch.clear(0);
-        delete(&mut batch, &one.id);
+        delete(&mut batch, tenant, &one.id);
         engine.write(&batch, true).expect("write");
-        assert_eq!(all(&engine), Ok(vec![two]));
+        assert_eq!(listed(), Ok(vec![two]));
     }
 
     #[test]
     fn damage_is_found() {
         assert!(decode(b"txn/short", &[1; 13]).is_err());
-        assert!(decode(&key(&[1; 16]), &[1; 12]).is_err());
-        assert!(decode(&key(&[1; 16]), &[1; 15]).is_err());
-        assert!(decode(&key(&[1; 16]), &[2; 13]).is_err());
+        let key = key(TenantId(3), &[1; 16]);
+        assert!(decode(&key, &[1; 13]).is_ok());
+        assert!(decode(&key[1..], &[1; 13]).is_err());
+        assert!(decode(&key, &[1; 12]).is_err());
+        assert!(decode(&key, &[1; 15]).is_err());
+        assert!(decode(&key, &[2; 13]).is_err());
     }
 }

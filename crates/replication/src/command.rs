@@ -1,0 +1,76 @@
+//! Commands: what the entries of a log hold.
+
+use crate::message::NodeId;
+use bytes::Bytes;
+use kv_api::Timestamp;
+use prost::Message;
+
+/// Version of the encoding; the first byte of every command.
+const FORMAT: u8 = 1;
+
+/// The right of one node to serve a range.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Lease {
+    /// One more with every lease of the range.
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    /// Whose it is; 0 before the first.
+    #[prost(uint64, tag = "2")]
+    pub holder: NodeId,
+    /// The Raft term in which it was proposed; outside it, it is not in force.
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+    /// The holder serves no timestamp at or above this.
+    #[prost(message, required, tag = "4")]
+    pub ceiling: Timestamp,
+    /// The holder serves no timestamp below this: the ceiling of the lease before.
+    #[prost(message, required, tag = "5")]
+    pub floor: Timestamp,
+}
+
+/// Who proposed a command, so that its fate can be reported there.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Origin {
+    /// The node.
+    #[prost(uint64, tag = "1")]
+    pub node: NodeId,
+    /// Its process.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The proposal's number there.
+    #[prost(uint64, tag = "3")]
+    pub id: u64,
+}
+
+/// A command.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Command {
+    /// Who proposed it.
+    #[prost(message, optional, tag = "1")]
+    pub origin: Option<Origin>,
+    /// The lease under which it was evaluated.
+    #[prost(uint64, tag = "2")]
+    pub lease_sequence: u64,
+    /// Effects: an encoded [`storage::WriteBatch`].
+    #[prost(bytes = "bytes", tag = "3")]
+    pub batch: Bytes,
+    /// A new lease, or a higher ceiling for the one in force.
+    #[prost(message, optional, tag = "4")]
+    pub lease: Option<Lease>,
+}
+
+impl Command {
+    /// As the data of a log entry.
+    pub fn to_entry(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(1 + self.encoded_len());
+        bytes.push(FORMAT);
+        // A vector grows as it needs to.
+        let _ = self.encode(&mut bytes);
+        bytes
+    }
+
+    /// From the data of a log entry; `None` if it is damaged.
+    pub fn from_entry(data: &Bytes) -> Option<Self> {
+        (data.first() == Some(&FORMAT)).then(|| Command::decode(data.slice(1..)).ok()).flatten()
+    }
+}

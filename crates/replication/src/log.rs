@@ -1,0 +1,282 @@
+//! The log of a group, as raft-rs reads it.
+//!
+//! The newest entries stay in memory, because followers are sent them and they are about to be applied;
+//! older ones are read from the engine. What raft-rs is given here is always what was handed to the
+//! engine, for nothing reads in between.
+
+use crate::error::{ReplicationError, ReplicationResult};
+use crate::message::{Entry, Members, RangeId};
+use crate::state::{HardState, RangeState, load_hard_state, log_key};
+use prost::Message;
+use raft::eraftpb;
+use raft::{GetEntriesContext, RaftState, Storage};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use storage::{Bounds, Engine, Space, StorageError, WriteBatch};
+
+/// Bytes of applied entries kept in memory, at most.
+const CACHE_BYTES: usize = 1 << 20;
+/// What an entry costs besides its data.
+const ENTRY_OVERHEAD: usize = 96;
+
+/// A group's log and the state raft-rs begins with.
+pub struct Log {
+    range: RangeId,
+    engine: Arc<dyn Engine>,
+    hard_state: HardState,
+    members: Members,
+    truncated: (u64, u64),
+    applied: u64,
+    last: u64,
+    /// The entries up to `last` without a gap, as many as are in memory.
+    cache: VecDeque<eraftpb::Entry>,
+    cache_bytes: usize,
+    /// Bytes of entries in the log, in memory or not, since this process knows it.
+    bytes: usize,
+}
+
+fn cost(entry: &eraftpb::Entry) -> usize {
+    entry.data.len() + entry.context.len() + ENTRY_OVERHEAD
+}
+
+impl Log {
+    /// The log of a replica on disk.
+    ///
+    /// # Errors
+    /// I/O errors and damage: a gap, or an entry that cannot be read.
+    pub fn load(engine: Arc<dyn Engine>, range: RangeId, state: &RangeState) -> ReplicationResult<Self> {
+        let mut hard_state = load_hard_state(&*engine, range)?;
+        let mut last = state.truncated;
+        {
+            let (low, high) = (log_key(range, 0), log_key(range, u64::MAX));
+            let mut cursor = engine.cursor(Space::Raft, Bounds::new(&low, &high));
+            cursor.seek_to_last();
+            if let Some((key, _)) = cursor.item()
+                && let Some((_, index)) = key.split_last_chunk::<8>()
+            {
+                last = last.max(u64::from_be_bytes(*index));
+            }
+            cursor.status()?;
+        }
+        if last < state.applied {
+            let message =
+                format!("the log of range {range} ends at {last}, before what is applied, {}", state.applied);
+            return Err(StorageError::corruption(message).into());
+        }
+        // The commit index is written with the next thing that must be; what is applied was committed. An
+        // incomplete replica has nothing to apply entries to.
+        let most = if state.incomplete { state.applied } else { last };
+        hard_state.commit = hard_state.commit.clamp(state.applied, most);
+        Ok(Log {
+            range,
+            engine,
+            hard_state,
+            members: state.members.clone(),
+            truncated: (state.truncated, state.truncated_term),
+            applied: state.applied,
+            last,
+            cache: VecDeque::new(),
+            cache_bytes: 0,
+            bytes: 0,
+        })
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The last entry removed from the front.
+    pub fn truncated(&self) -> u64 {
+        self.truncated.0
+    }
+
+    /// About how many bytes of entries were added since the last truncation.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The hard state.
+    pub fn hard_state(&self) -> HardState {
+        self.hard_state
+    }
+
+    /// Notes a hard state that is being written.
+    pub fn set_hard_state(&mut self, state: HardState) {
+        self.hard_state = state;
+    }
+
+    fn first_cached(&self) -> u64 {
+        self.last + 1 - self.cache.len() as u64
+    }
+
+    /// Appends entries, in place of those from the first of them on.
+    ///
+    /// # Errors
+    /// If they leave a gap, or would replace what was truncated.
+    pub fn append(&mut self, entries: &[eraftpb::Entry], batch: &mut WriteBatch) -> ReplicationResult<()> {
+        let Some(first) = entries.first().map(|entry| entry.index) else { return Ok(()) };
+        if first > self.last + 1 || first <= self.truncated.0 {
+            let message =
+                format!("entry {first} does not fit a log from {} to {}", self.truncated.0, self.last);
+            return Err(ReplicationError::Internal(message));
+        }
+        for index in first..=self.last {
+            batch.delete(Space::Raft, &log_key(self.range, index));
+        }
+        while self.last >= first {
+            self.last -= 1;
+            if let Some(entry) = self.cache.pop_back() {
+                self.cache_bytes -= cost(&entry);
+            }
+        }
+        for entry in entries {
+            batch.put(Space::Raft, &log_key(self.range, entry.index), &Entry::from(entry).encode_to_vec());
+            self.cache_bytes += cost(entry);
+            self.bytes += cost(entry);
+            self.cache.push_back(entry.clone());
+            self.last = entry.index;
+        }
+        Ok(())
+    }
+
+    /// Lets memory go of entries that are applied.
+    pub fn trim(&mut self, applied: u64) {
+        while self.cache_bytes > CACHE_BYTES
+            && let Some(entry) = self.cache.front()
+            && entry.index < applied
+        {
+            self.cache_bytes -= cost(entry);
+            self.cache.pop_front();
+        }
+    }
+
+    /// Lets memory go of everything that can be read again.
+    pub fn forget_cache(&mut self) {
+        self.cache = VecDeque::new();
+        self.cache_bytes = 0;
+    }
+
+    /// Removes the entries up to `index`.
+    ///
+    /// # Errors
+    /// If the term of that entry cannot be read.
+    pub fn truncate(&mut self, index: u64, batch: &mut WriteBatch) -> ReplicationResult<u64> {
+        let term = self.term(index)?;
+        let (from, to) = (log_key(self.range, self.truncated.0 + 1), log_key(self.range, index + 1));
+        batch.delete_range(Space::Raft, &from, &to);
+        self.truncated = (index, term);
+        self.bytes = 0;
+        while self.cache.front().is_some_and(|entry| entry.index <= index) {
+            if let Some(entry) = self.cache.pop_front() {
+                self.cache_bytes -= cost(&entry);
+            }
+        }
+        Ok(term)
+    }
+
+    /// Begins anew after a snapshot.
+    pub fn restart(&mut self, index: u64, term: u64, batch: &mut WriteBatch) {
+        batch.delete_range(Space::Raft, &log_key(self.range, 0), &log_key(self.range, u64::MAX));
+        (self.truncated, self.last, self.applied) = ((index, term), index, index);
+        self.forget_cache();
+        self.bytes = 0;
+    }
+
+    fn read(&self, index: u64) -> ReplicationResult<eraftpb::Entry> {
+        let damaged = || {
+            let message =
+                format!("entry {index} of the log of range {} is missing or unreadable", self.range);
+            ReplicationError::from(StorageError::corruption(message))
+        };
+        if index >= self.first_cached() {
+            let place = usize::try_from(index - self.first_cached()).unwrap_or(usize::MAX);
+            return self.cache.get(place).cloned().ok_or_else(damaged);
+        }
+        let bytes = self.engine.get(Space::Raft, &log_key(self.range, index))?.ok_or_else(damaged)?;
+        let entry = Entry::decode(&*bytes).ok().and_then(|entry| entry.to_raft()).ok_or_else(damaged)?;
+        if entry.index == index { Ok(entry) } else { Err(damaged()) }
+    }
+
+    fn term(&self, index: u64) -> ReplicationResult<u64> {
+        if index == self.truncated.0 { Ok(self.truncated.1) } else { Ok(self.read(index)?.term) }
+    }
+}
+
+impl Storage for Log {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        let mut hard_state = eraftpb::HardState::default();
+        hard_state.term = self.hard_state.term;
+        hard_state.vote = self.hard_state.vote;
+        hard_state.commit = self.hard_state.commit;
+        Ok(RaftState { hard_state, conf_state: (&self.members).into() })
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _: GetEntriesContext,
+    ) -> raft::Result<Vec<eraftpb::Entry>> {
+        if low <= self.truncated.0 {
+            return Err(raft::Error::Store(raft::StorageError::Compacted));
+        }
+        if high > self.last + 1 {
+            return Err(raft::Error::Store(raft::StorageError::Unavailable));
+        }
+        let max_size = max_size.into().unwrap_or(u64::MAX);
+        let mut size = 0_u64;
+        let mut entries = Vec::new();
+        for index in low..high {
+            let entry = self.read(index)?;
+            size = size.saturating_add(cost(&entry) as u64);
+            if size > max_size && !entries.is_empty() {
+                break;
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        if index < self.truncated.0 {
+            return Err(raft::Error::Store(raft::StorageError::Compacted));
+        }
+        if index > self.last {
+            return Err(raft::Error::Store(raft::StorageError::Unavailable));
+        }
+        Ok(Log::term(self, index)?)
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.truncated.0 + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.last)
+    }
+
+    fn snapshot(&self, request_index: u64, _: u64) -> raft::Result<eraftpb::Snapshot> {
+        if self.applied < request_index || self.applied < self.truncated.0 {
+            return Err(raft::Error::Store(raft::StorageError::SnapshotTemporarilyUnavailable));
+        }
+        // Only that there is one: what is in it is read while it is sent.
+        let mut snapshot = eraftpb::Snapshot::default();
+        let metadata = snapshot.mut_metadata();
+        metadata.index = self.applied;
+        metadata.term = Log::term(self, metadata.index)?;
+        metadata.set_conf_state((&self.members).into());
+        Ok(snapshot)
+    }
+}
+
+impl Log {
+    /// Notes what is applied and who belongs to the group, for snapshots.
+    pub fn set_applied(&mut self, applied: u64, members: &Members) {
+        self.applied = applied;
+        if self.members != *members {
+            self.members.clone_from(members);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! One batch and one sync for all groups, and applying.
+//!
+//! A round takes from every group what it wants to persist and what it has committed, writes all of it
+//! as one batch, and only then lets go of the messages and events that rest on it. If the disk is full
+//! the round is kept and tried again by the next call; until then nothing else is taken from the groups.
+
+use super::{Event, Store, others};
+use crate::Millis;
+use crate::apply::{Verdict, judge};
+use crate::command::{Command, Origin};
+use crate::error::{ReplicationError, ReplicationResult};
+use crate::faults::{Bug, Faults};
+use crate::group::Group;
+use crate::message::{Members, NodeId, RangeId};
+use crate::snapshot::clear;
+use crate::state::{self, HardState, put_hard_state, put_state};
+use crate::store::members::decode_change;
+use raft::Ready;
+use raft::eraftpb::{Entry, EntryType};
+use storage::{StorageError, WriteBatch};
+
+/// Most rounds of one call; what is left waits for the next.
+const MAX_ROUNDS: usize = 64;
+
+/// A round on its way to the disk.
+pub(super) struct Prepared {
+    batch: WriteBatch,
+    sync: bool,
+    readies: Vec<(RangeId, Ready)>,
+    events: Vec<Event>,
+}
+
+impl<F: Faults> Store<F> {
+    /// Persists and applies what there is, and returns what has come of it. Messages that may be sent are
+    /// ready for [`Store::take_messages`].
+    ///
+    /// # Errors
+    /// The engine failed, or damage was found: the store must be opened anew. A full disk is no error; see
+    /// [`Store::is_stalled`].
+    pub fn process(&mut self, now: Millis) -> ReplicationResult<Vec<Event>> {
+        for _ in 0..MAX_ROUNDS {
+            let round = match self.stalled.take() {
+                Some(round) => round,
+                None => match self.prepare(now)? {
+                    Some(round) => round,
+                    None => break,
+                },
+            };
+            if !self.write(now, round)? {
+                break;
+            }
+        }
+        self.tell_lost_leases();
+        Ok(std::mem::take(&mut self.events))
+    }
+
+    /// Whether the next call of [`Store::process`] has something to do.
+    pub fn has_work(&self) -> bool {
+        self.stalled.is_none() && (!self.dirty.is_empty() || !self.housekeeping.is_empty())
+    }
+
+    fn prepare(&mut self, now: Millis) -> ReplicationResult<Option<Prepared>> {
+        let mut round = Prepared {
+            batch: std::mem::take(&mut self.housekeeping),
+            sync: false,
+            readies: Vec::new(),
+            events: Vec::new(),
+        };
+        for range in std::mem::take(&mut self.dirty) {
+            let Some(group) = self.groups.get_mut(&range) else { continue };
+            if group.raft.has_ready() {
+                let mut ready = group.raft.ready();
+                let messages = ready.take_messages();
+                self.take_ready(range, &mut ready, &mut round)?;
+                self.send_raft(now, range, messages);
+                round.readies.push((range, ready));
+            }
+            self.put_changed_state(range, &mut round.batch);
+        }
+        let nothing = round.batch.is_empty() && round.readies.is_empty();
+        Ok((!nothing).then_some(round))
+    }
+
+    fn take_ready(
+        &mut self,
+        range: RangeId,
+        ready: &mut Ready,
+        round: &mut Prepared,
+    ) -> ReplicationResult<()> {
+        let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
+        if !ready.snapshot().is_empty() {
+            install(group, ready, &mut round.batch)?;
+            self.liveness.set_peers(others(&group.state.members, self.config.node));
+            round.sync = true;
+        }
+        if !ready.entries().is_empty() {
+            group.raft.mut_store().append(ready.entries(), &mut round.batch)?;
+            round.sync = true;
+        }
+        if let Some(hard_state) = ready.hs() {
+            let new = HardState { term: hard_state.term, vote: hard_state.vote, commit: hard_state.commit };
+            group.raft.mut_store().set_hard_state(new);
+            if !self.faults.planted(Bug::VoteNotPersisted) {
+                put_hard_state(&mut round.batch, range, new);
+                round.sync |= ready.must_sync();
+            }
+        }
+        let committed = ready.take_committed_entries();
+        self.apply(range, &committed, &mut round.batch, &mut round.events)
+    }
+
+    fn put_changed_state(&mut self, range: RangeId, batch: &mut WriteBatch) {
+        if let Some(group) = self.groups.get_mut(&range)
+            && std::mem::take(&mut group.state_changed)
+        {
+            put_state(batch, range, &group.state);
+        }
+    }
+
+    /// Writes a round and does what rests on it. False if the disk is full.
+    fn write(&mut self, now: Millis, round: Prepared) -> ReplicationResult<bool> {
+        if !round.batch.is_empty() {
+            let sync = round.sync && !self.faults.planted(Bug::NoSync);
+            match self.engine.write(&round.batch, sync) {
+                Ok(()) => {}
+                Err(StorageError::DiskFull(message)) => {
+                    tracing::debug!("the disk is full: {message}");
+                    self.stalled = Some(round);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.events.extend(round.events);
+        // What became committed by being written, which is everything where there is one replica.
+        let mut next =
+            Prepared { batch: WriteBatch::new(), sync: false, readies: Vec::new(), events: Vec::new() };
+        for (range, mut ready) in round.readies {
+            let messages = ready.take_persisted_messages();
+            self.send_raft(now, range, messages);
+            let Some(group) = self.groups.get_mut(&range) else { continue };
+            let mut light = group.raft.advance_append(ready);
+            if let Some(commit) = light.commit_index() {
+                let hard_state = group.raft.store().hard_state();
+                group.raft.mut_store().set_hard_state(HardState { commit, ..hard_state });
+            }
+            let (messages, committed) = (light.take_messages(), light.take_committed_entries());
+            self.send_raft(now, range, messages);
+            self.apply(range, &committed, &mut next.batch, &mut next.events)?;
+            self.put_changed_state(range, &mut next.batch);
+            if let Some(group) = self.groups.get_mut(&range) {
+                let applied = group.state.applied;
+                group.raft.advance_apply_to(applied);
+                group.raft.mut_store().trim(applied);
+                if group.raft.has_ready() {
+                    self.dirty.insert(range);
+                }
+                if group.removed {
+                    self.remove(range, &mut next);
+                }
+            }
+            self.propose_lease(range);
+        }
+        if next.batch.is_empty() {
+            self.events.extend(next.events);
+            return Ok(true);
+        }
+        self.write(now, next)
+    }
+
+    fn remove(&mut self, range: RangeId, round: &mut Prepared) {
+        let Some(group) = self.groups.remove(&range) else { return };
+        if let Some(descriptor) = &group.state.descriptor {
+            clear(&mut round.batch, &descriptor.start, &descriptor.end);
+        }
+        state::remove(&mut round.batch, range, group.raft.store().hard_state());
+        round.sync = true;
+        if group.holding.is_some() {
+            round.events.push(Event::LeaseLost { range });
+        }
+        round.events.push(Event::Removed { range });
+        tracing::info!(range, "the replica was removed");
+    }
+
+    /// Applies committed entries to a batch.
+    fn apply(
+        &mut self,
+        range: RangeId,
+        entries: &[Entry],
+        batch: &mut WriteBatch,
+        events: &mut Vec<Event>,
+    ) -> ReplicationResult<()> {
+        let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
+        for entry in entries {
+            if entry.index <= group.state.applied {
+                continue;
+            }
+            match entry.get_entry_type() {
+                EntryType::EntryNormal if entry.data.is_empty() => {}
+                EntryType::EntryNormal => {
+                    let damaged = || {
+                        let message = format!("entry {} of range {range} holds no command", entry.index);
+                        ReplicationError::from(StorageError::corruption(message))
+                    };
+                    let command = Command::from_entry(&entry.data).ok_or_else(damaged)?;
+                    let here = Here { node: self.config.node, epoch: self.config.epoch };
+                    apply_command(group, entry, &command, here, &self.faults, batch, events)?;
+                }
+                EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
+                    let change = decode_change(&entry.context).ok_or_else(|| {
+                        let message =
+                            format!("entry {} of range {range} holds no change of members", entry.index);
+                        ReplicationError::from(StorageError::corruption(message))
+                    })?;
+                    let conf_state = group.raft.apply_conf_change(&change)?;
+                    let members = Members::from(&conf_state);
+                    self.liveness.set_peers(others(&members, self.config.node));
+                    group.state.members = members.clone();
+                    group.removed = !members.contains(self.config.node);
+                    group.idle_ticks = 0;
+                    events.push(Event::MembersChanged { range, members });
+                }
+            }
+            (group.state.applied, group.state.applied_term) = (entry.index, entry.term);
+            group.state_changed = true;
+        }
+        let (applied, members) = (group.state.applied, group.state.members.clone());
+        group.raft.mut_store().set_applied(applied, &members);
+        Ok(())
+    }
+
+    /// Tells of leases that are over although no other is applied here.
+    fn tell_lost_leases(&mut self) {
+        for (range, group) in &mut self.groups {
+            let over = |sequence: u64| {
+                !group.raft.raft.state.eq(&raft::StateRole::Leader)
+                    || group.state.lease.sequence != sequence
+                    || group.state.lease.term != group.raft.raft.term
+                    || group.revoked == Some(group.raft.raft.term)
+            };
+            if group.holding.is_some_and(over) {
+                group.holding = None;
+                self.events.push(Event::LeaseLost { range: *range });
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Here {
+    node: NodeId,
+    epoch: u64,
+}
+
+fn apply_command(
+    group: &mut Group,
+    entry: &Entry,
+    command: &Command,
+    here: Here,
+    faults: &impl Faults,
+    batch: &mut WriteBatch,
+    events: &mut Vec<Event>,
+) -> ReplicationResult<()> {
+    let range = group.range;
+    let own = |origin: &&Origin| origin.node == here.node && origin.epoch == here.epoch;
+    let own = command.origin.as_ref().filter(own).map(|origin| origin.id);
+    let own = own.filter(|id| group.pending.remove(id).is_some());
+    match judge(command, entry.term, &group.state.lease, faults) {
+        Verdict::Apply => {
+            batch.decode_into(&command.batch)?;
+            if let Some(id) = own {
+                events.push(Event::Applied { range, id, index: entry.index });
+            }
+        }
+        Verdict::Reject => events.extend(own.map(|id| Event::Rejected { range, id })),
+        Verdict::Ceiling(ceiling) => {
+            group.state.lease.ceiling = ceiling;
+            if group.holding == Some(group.state.lease.sequence) {
+                events.push(Event::CeilingRaised { range, ceiling });
+            }
+        }
+        Verdict::NewLease(lease) => {
+            group.state.lease = lease;
+            // Whatever else of theirs is in the log comes after this and will be rejected there.
+            let settled: Vec<u64> = group
+                .pending
+                .iter()
+                .filter(|(_, sequence)| **sequence < lease.sequence)
+                .map(|(id, _)| *id)
+                .collect();
+            for id in settled {
+                if !faults.planted(Bug::LeaseNotChecked) {
+                    group.pending.remove(&id);
+                    events.push(Event::Rejected { range, id });
+                }
+            }
+            if group.holding.take().is_some() {
+                events.push(Event::LeaseLost { range });
+            }
+            if lease.holder == here.node && group.is_leader() && group.term() == lease.term {
+                group.holding = Some(lease.sequence);
+                let (sequence, ceiling, floor) = (lease.sequence, lease.ceiling, lease.floor);
+                events.push(Event::LeaseAcquired { range, sequence, ceiling, floor });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Installs a snapshot whose contents have arrived before.
+fn install(group: &mut Group, ready: &Ready, batch: &mut WriteBatch) -> ReplicationResult<()> {
+    let metadata = ready.snapshot().get_metadata();
+    let Some(incoming) = group.incoming.take().filter(|state| state.applied == metadata.index) else {
+        return Err(ReplicationError::Internal("a snapshot without its contents".to_owned()));
+    };
+    group.state = state::RangeState {
+        truncated: metadata.index,
+        truncated_term: metadata.term,
+        applied: metadata.index,
+        applied_term: metadata.term,
+        members: Members::from(metadata.get_conf_state()),
+        incomplete: false,
+        ..incoming
+    };
+    // What became of these lies in what arrived, and cannot be told from it.
+    group.pending.clear();
+    group.raft.mut_store().restart(metadata.index, metadata.term, batch);
+    let members = group.state.members.clone();
+    group.raft.mut_store().set_applied(metadata.index, &members);
+    group.state_changed = true;
+    tracing::info!(range = group.range, index = metadata.index, "a snapshot was installed");
+    Ok(())
+}

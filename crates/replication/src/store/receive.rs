@@ -1,0 +1,386 @@
+//! What arrives from peers.
+
+use super::Store;
+use crate::Millis;
+use crate::command::Lease;
+use crate::faults::{Bug, Faults};
+use crate::group::{Group, Guard};
+use crate::liveness::Support;
+use crate::message::{
+    Envelope, LeaderAnswer, LeaderQuery, Members, NodeId, Payload, RaftMessage, RangeId, SnapshotAck,
+    SnapshotChunk,
+};
+use crate::snapshot::{Progress, Receiver, Transfer, clear};
+use crate::state::{FORMAT, RangeState, put_state};
+use prost::Message;
+use raft::SnapshotStatus;
+use raft::eraftpb::{Message as RawMessage, MessageType};
+use storage::WriteBatch;
+
+/// What raft-rs puts into a vote request that the last leader has asked for.
+const CAMPAIGN_TRANSFER: &[u8] = b"CampaignTransfer";
+
+impl<F: Faults> Store<F> {
+    /// Takes in a message from another node. What makes no sense is dropped.
+    pub fn step(&mut self, now: Millis, envelope: Envelope) {
+        let Envelope { from, from_epoch, to, support, payload } = envelope;
+        if to != self.config.node || from == self.config.node || from == 0 {
+            return;
+        }
+        match payload {
+            Some(Payload::Heartbeat(heartbeat)) => {
+                let ack = self.liveness.heartbeat(now, from, from_epoch, heartbeat);
+                let support = self.liveness.promise(now, from, from_epoch);
+                self.send(from, support, Payload::HeartbeatAck(ack));
+            }
+            Some(Payload::HeartbeatAck(ack)) => {
+                let given = Support { epoch: from_epoch, generation: support };
+                if support != 0 && self.liveness.ack(now, from, given, ack, self.config.epoch, &self.faults) {
+                    self.support_changed(from);
+                }
+            }
+            Some(Payload::LeaderQuery(query)) => self.leader_query(from, query),
+            Some(Payload::LeaderAnswer(answer)) => self.leader_answer(from, answer),
+            Some(Payload::Raft(message)) => self.raft_message(now, from, from_epoch, support, &message),
+            Some(Payload::SnapshotChunk(chunk)) => self.chunk(now, from, from_epoch, chunk),
+            Some(Payload::SnapshotAck(ack)) => self.chunk_ack(now, from, ack),
+            None => {}
+        }
+    }
+
+    /// A peer gives support it did not give before: the groups led here ask it whether it knows.
+    fn support_changed(&mut self, peer: NodeId) {
+        for (range, group) in &mut self.groups {
+            if group.is_leader() && group.state.members.contains(peer) {
+                group.raft.ping();
+                self.dirty.insert(*range);
+            }
+        }
+    }
+
+    fn leader_query(&mut self, from: NodeId, query: LeaderQuery) {
+        let leads = self.groups.get(&query.range_id).is_some_and(|group| {
+            group.is_leader() && group.term() == query.term && group.revoked != Some(query.term)
+        });
+        // A later term says as much as no leadership: an earlier one does not come back.
+        if !leads {
+            let LeaderQuery { range_id, term } = query;
+            self.send(from, 0, Payload::LeaderAnswer(LeaderAnswer { range_id, term }));
+        }
+    }
+
+    fn leader_answer(&mut self, from: NodeId, answer: LeaderAnswer) {
+        let Some(group) = self.groups.get_mut(&answer.range_id) else { return };
+        if group.guard.is_some_and(|guard| guard.leader == from && guard.term == answer.term) {
+            group.guard = None;
+        }
+    }
+
+    fn raft_message(&mut self, now: Millis, from: NodeId, from_epoch: u64, support: u64, wire: &RaftMessage) {
+        let Some(mut message) = wire.to_raft(from, self.config.node) else {
+            tracing::warn!(from, range = wire.range_id, "a malformed Raft message was dropped");
+            return;
+        };
+        let range = wire.range_id;
+        if range == 0 || !self.make_replica(range, &message) {
+            return;
+        }
+        if is_vote(&message) && !self.may_help(now, range, &message) {
+            return;
+        }
+        let Some(group) = self.groups.get_mut(&range) else { return };
+        if !sensible(group, &mut message) {
+            return;
+        }
+        let kind = message.get_msg_type();
+        let term = message.term;
+        // raft-rs has no use for what comes from nodes that are no members; the error says so.
+        let _ = group.raft.step(message);
+        group.idle_ticks = group.idle_ticks.min(crate::config::QUIET_TICKS);
+        if !matches!(kind, MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse) {
+            group.idle_ticks = 0;
+        }
+        let raft = &group.raft.raft;
+        if from_leader(kind) && raft.term == term && raft.leader_id == from {
+            group.guard = Some(Guard { leader: from, epoch: from_epoch, term });
+            group.reset_election();
+            if group.state.incomplete && group.receiver.is_none() {
+                // It cannot use the log; asking again while a request is open is refused, and fine.
+                let _ = group.raft.request_snapshot();
+            }
+        }
+        let answers = matches!(kind, MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse);
+        if answers && group.is_leader() && group.term() == term && support != 0 {
+            group.confirm(from, Support { epoch: from_epoch, generation: support });
+        }
+        self.dirty.insert(range);
+    }
+
+    /// Makes an empty replica for a range that a leader wants to have one here. False if there is none.
+    fn make_replica(&mut self, range: RangeId, message: &RawMessage) -> bool {
+        if self.groups.contains_key(&range) {
+            return true;
+        }
+        if !from_leader(message.get_msg_type()) {
+            return false;
+        }
+        let state = RangeState {
+            format: FORMAT,
+            descriptor: None,
+            members: Members::default(),
+            lease: Lease::default(),
+            ..RangeState::default()
+        };
+        match self.add_group(range, state) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(range, "a replica cannot be made: {error}");
+                false
+            }
+        }
+    }
+
+    /// Whether a candidate may be helped: not while another leader is supported, unless that leader has
+    /// asked for it.
+    fn may_help(&mut self, now: Millis, range: RangeId, message: &RawMessage) -> bool {
+        if &message.context[..] == CAMPAIGN_TRANSFER || self.faults.planted(Bug::SupportIgnoredInVote) {
+            return true;
+        }
+        if self.liveness.is_in_grace(now) {
+            return false;
+        }
+        let Some(group) = self.groups.get(&range) else { return false };
+        if self.held_until(group).is_some_and(|until| now < until) {
+            return false;
+        }
+        match group.guard {
+            Some(guard) if guard.leader != message.from && group.is_guarded(&self.liveness, now) => {
+                // It may no longer lead, without having said so.
+                let query = LeaderQuery { range_id: range, term: guard.term };
+                self.send(guard.leader, 0, Payload::LeaderQuery(query));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    // Snapshots.
+
+    /// raft-rs wants a follower to have a snapshot.
+    pub(super) fn begin_transfer(&mut self, now: Millis, range: RangeId, message: &RawMessage) {
+        let id = self.next_transfer;
+        self.next_transfer += 1;
+        let Some(group) = self.groups.get_mut(&range) else { return };
+        let wire = RaftMessage::from_raft(range, message);
+        let fits = wire.snapshot.as_ref().is_some_and(|snapshot| snapshot.index == group.state.applied);
+        let Some(descriptor) =
+            group.state.descriptor.clone().filter(|_| fits && !group.transfers.contains_key(&message.to))
+        else {
+            group.raft.report_snapshot(message.to, SnapshotStatus::Failure);
+            return;
+        };
+        let mut transfer = Transfer::begin(id, message.to, wire, group.state.clone(), &descriptor, now);
+        match transfer.read(&*self.engine, 0, self.config.chunk_bytes) {
+            Ok(()) => {
+                tracing::info!(range, to = message.to, index = transfer.index(), "sending a snapshot");
+                let envelope = transfer.envelope(now);
+                group.transfers.insert(message.to, transfer);
+                if let Some(payload) = envelope.payload {
+                    self.send(message.to, 0, payload);
+                }
+            }
+            Err(error) => {
+                tracing::error!(range, "a snapshot cannot be read: {error}");
+                group.raft.report_snapshot(message.to, SnapshotStatus::Failure);
+            }
+        }
+    }
+
+    fn chunk_ack(&mut self, now: Millis, from: NodeId, ack: SnapshotAck) {
+        let Some(group) = self.groups.get_mut(&ack.range_id) else { return };
+        let Some(transfer) = group.transfers.get_mut(&from) else { return };
+        let mut progress = transfer.acknowledged(ack.transfer, ack.sequence, ack.refused, now);
+        let mut envelope = None;
+        if progress == Progress::Send {
+            match transfer.read(&*self.engine, ack.sequence + 1, self.config.chunk_bytes) {
+                Ok(()) => envelope = Some(transfer.envelope(now)),
+                Err(error) => {
+                    tracing::error!(range = ack.range_id, "a snapshot cannot be read: {error}");
+                    progress = Progress::Failed;
+                }
+            }
+        }
+        match progress {
+            Progress::Finished | Progress::Failed => {
+                group.transfers.remove(&from);
+                let finished = progress == Progress::Finished;
+                let status = if finished { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
+                group.raft.report_snapshot(from, status);
+                self.dirty.insert(ack.range_id);
+            }
+            Progress::Send | Progress::Wait => {}
+        }
+        if let Some(payload) = envelope.and_then(|envelope| envelope.payload) {
+            self.send(from, 0, payload);
+        }
+    }
+
+    fn chunk(&mut self, now: Millis, from: NodeId, epoch: u64, chunk: SnapshotChunk) {
+        let ack = SnapshotAck {
+            range_id: chunk.range_id,
+            transfer: chunk.transfer,
+            sequence: chunk.sequence,
+            refused: false,
+        };
+        let written = match self.take_chunk(now, from, epoch, chunk) {
+            Ok(written) => written,
+            Err(error) => {
+                tracing::error!(range = ack.range_id, from, "a snapshot cannot be written: {error}");
+                Some(false)
+            }
+        };
+        if let Some(written) = written {
+            self.send(from, 0, Payload::SnapshotAck(SnapshotAck { refused: !written, ..ack }));
+        }
+    }
+
+    /// Writes a chunk. `Some(false)` refuses the transfer, `None` says nothing about it.
+    fn take_chunk(
+        &mut self,
+        now: Millis,
+        from: NodeId,
+        epoch: u64,
+        chunk: SnapshotChunk,
+    ) -> crate::ReplicationResult<Option<bool>> {
+        let range = chunk.range_id;
+        if self.stalled.is_some() {
+            return Ok(None);
+        }
+        let announcement = chunk.announcement.as_ref().and_then(|wire| wire.to_raft(from, self.config.node));
+        if chunk.sequence == 0 {
+            let Some(message) = &announcement else { return Ok(Some(false)) };
+            if range == 0 || !self.make_replica(range, message) {
+                return Ok(Some(false));
+            }
+        }
+        let Some(group) = self.groups.get_mut(&range) else { return Ok(Some(false)) };
+        let this = Receiver { from, epoch, transfer: chunk.transfer, next: chunk.sequence };
+        if let Some(receiver) = group.receiver
+            && (Receiver { next: 0, ..receiver }) == (Receiver { next: 0, ..this })
+            && chunk.sequence < receiver.next
+        {
+            // It was written; the acknowledgement got lost.
+            return Ok(Some(true));
+        }
+        if chunk.sequence > 0 && group.receiver != Some(this) {
+            return Ok(Some(false));
+        }
+        let mut batch = WriteBatch::new();
+        if chunk.sequence == 0 {
+            let Some((message, state)) = announcement.as_ref().zip(sent_state(&chunk)) else {
+                return Ok(Some(false));
+            };
+            if !wanted(group, message) {
+                return Ok(Some(false));
+            }
+            group.state.incomplete = true;
+            put_state(&mut batch, range, &group.state);
+            if !self.faults.planted(Bug::SnapshotNotCleared) {
+                for descriptor in [&group.state.descriptor, &state.descriptor].into_iter().flatten() {
+                    clear(&mut batch, &descriptor.start, &descriptor.end);
+                }
+            }
+        }
+        batch.decode_into(&chunk.puts)?;
+        // The first and the last are the borders of what a crash may leave behind.
+        self.engine.write(&batch, chunk.sequence == 0 || chunk.last)?;
+        group.receiver = Some(Receiver { next: chunk.sequence + 1, ..this });
+        if chunk.last {
+            group.receiver = None;
+            let Some((message, state)) = announcement.zip(sent_state(&chunk)) else { return Ok(Some(false)) };
+            let term = message.term;
+            // What raft-rs makes of it is installed with the next round; see `persist`.
+            group.raft.step(message)?;
+            if group.raft.snap().is_none() {
+                // Then the mark stays, and the replica asks for another.
+                return Ok(Some(false));
+            }
+            group.incoming = Some(state);
+            group.guard = Some(Guard { leader: from, epoch, term });
+            self.dirty.insert(range);
+        }
+        let _ = now;
+        Ok(Some(true))
+    }
+}
+
+fn sent_state(chunk: &SnapshotChunk) -> Option<RangeState> {
+    let state = RangeState::decode(chunk.state.clone()).ok()?;
+    (state.format == FORMAT && state.descriptor.is_some()).then_some(state)
+}
+
+/// Whether raft-rs will take the snapshot when it is complete.
+fn wanted(group: &Group, message: &RawMessage) -> bool {
+    let metadata = message.get_snapshot().get_metadata();
+    let log = &group.raft.raft.raft_log;
+    let in_log = metadata.index <= log.last_index()
+        && log
+            .term(metadata.index)
+            .is_ok_and(|term| term == metadata.term && metadata.index > group.state.truncated);
+    message.term >= group.term()
+        && metadata.index >= log.committed
+        && (group.state.incomplete || !in_log)
+        && metadata.index > group.state.applied.saturating_sub(u64::from(group.state.incomplete))
+        && Members::from(metadata.get_conf_state()).contains(group.raft.raft.id)
+}
+
+fn is_vote(message: &RawMessage) -> bool {
+    matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
+}
+
+fn from_leader(kind: MessageType) -> bool {
+    matches!(
+        kind,
+        MessageType::MsgAppend
+            | MessageType::MsgHeartbeat
+            | MessageType::MsgSnapshot
+            | MessageType::MsgTimeoutNow
+    )
+}
+
+/// Sorts out what raft-rs takes for impossible and would end the process for.
+fn sensible(group: &Group, message: &mut RawMessage) -> bool {
+    let raft = &group.raft.raft;
+    let last = raft.raft_log.last_index();
+    let committed = raft.raft_log.committed;
+    match message.get_msg_type() {
+        // They come in chunks.
+        MessageType::MsgSnapshot | MessageType::MsgTransferLeader => false,
+        MessageType::MsgHeartbeat => {
+            if group.state.incomplete {
+                message.commit = message.commit.min(committed);
+            }
+            message.commit <= last
+        }
+        MessageType::MsgAppend => {
+            // While contents are missing nothing can be applied; without a receiver the answer is a request.
+            let blocked = group.state.incomplete && group.receiver.is_some();
+            let agrees = |index: u64, term: u64| {
+                index > committed
+                    || index < raft.raft_log.first_index()
+                    || raft.raft_log.term(index).is_ok_and(|known| known == term)
+            };
+            let consistent = message.entries.iter().all(|entry| agrees(entry.index, entry.term));
+            if !consistent {
+                tracing::error!(
+                    range = group.range,
+                    from = message.from,
+                    "a peer contradicts what is committed"
+                );
+            }
+            !blocked && consistent
+        }
+        MessageType::MsgAppendResponse => message.index <= last,
+        _ => true,
+    }
+}

@@ -13,8 +13,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where the HTTP API and the status page are served; port 0 takes a free one.
     pub http: SocketAddr,
-    /// Address of the KV node.
-    pub kv_address: String,
+    /// Addresses (`host:port`) of KV nodes; others are learned from them.
+    pub kv_addresses: Vec<String>,
     /// Directory of certificates: `ca`, `control` and the authority's key.
     pub certs_dir: PathBuf,
     /// Directory for sockets of SQL nodes, for the owner alone.
@@ -25,8 +25,6 @@ pub struct Config {
     pub token_file: PathBuf,
     /// `addresses.json`, whose `sql` is the address that clients are told.
     pub addresses_file: PathBuf,
-    /// File in which the KV node of this machine wrote its address and process.
-    pub kv_address_file: Option<PathBuf>,
     /// The program to start as SQL node.
     pub program: PathBuf,
     /// Passed on to SQL nodes.

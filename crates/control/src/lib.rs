@@ -5,7 +5,7 @@
 //! It keeps the directory of tenants ([`directory`]), starts SQL nodes before they are needed and gives
 //! them to tenants that somebody connects to, suspends tenants that nobody uses ([`fleet`]), answers the
 //! proxies' only question ("where is this tenant?", [`mod@listener`]), and serves the HTTP API
-//! ([`http`]).
+//! ([`http`]). What it knows of KV nodes it asks them for ([`kv_nodes`]).
 //!
 //! # What it promises
 //!
@@ -39,6 +39,7 @@ pub mod config;
 pub mod directory;
 pub mod fleet;
 mod http;
+mod kv_nodes;
 mod listener;
 mod metrics;
 pub mod name;
@@ -55,8 +56,10 @@ pub use fleet::Limits;
 use directory::{Directory, KvStore};
 use kv_api::TenantId;
 use kv_client::KvClient;
+use kv_nodes::KvNodes;
 use metrics::Metrics;
 use orchestrator::LocalProcesses;
+use process::http::Bounds;
 use process::tls::{self, Authority, CertificatePem, TlsError};
 use service::{Control, Parts};
 use std::io;
@@ -115,13 +118,13 @@ pub async fn run(
     let (exits, mut exited) = mpsc::unbounded_channel();
     let processes = LocalProcesses::new(config.local(internal_address), exits);
     let survivors = processes.adopt();
-    let kv = KvClient::connect(kv_client::Config::new(config.kv_address.clone(), kv_tls, TenantId::SYSTEM));
+    let kv = KvClient::connect(kv_client::Config::new(config.kv_addresses, kv_tls, TenantId::SYSTEM));
     let control = Control::new(Parts {
-        directory: Directory::new(Box::new(KvStore::new(kv))),
+        directory: Directory::new(Box::new(KvStore::new(kv.clone()))),
         first_number: processes.first_number(),
         orchestrator: Box::new(processes),
         authority,
-        kv_address: config.kv_address.clone(),
+        kv_addresses: kv.addresses(),
         limits: config.limits,
         metrics,
     });
@@ -130,18 +133,13 @@ pub async fn run(
         control: Arc::clone(&control),
         token,
         addresses_file: config.addresses_file,
-        kv_address: config.kv_address,
-        kv_address_file: config.kv_address_file,
+        kv_nodes: KvNodes::new(kv),
     }));
     let background = [
         tokio::spawn(Arc::clone(&control).run_clock()),
         tokio::spawn(Arc::clone(&control).finish_drops()),
         tokio::spawn(listener::serve(internal, server_tls, Arc::clone(&control))),
-        tokio::spawn(async move {
-            if let Err(error) = axum::serve(web, api).await {
-                tracing::error!(%error, "the HTTP API ended");
-            }
-        }),
+        tokio::spawn(process::http::serve(web, api, Bounds::default())),
         tokio::spawn(async move {
             while let Some(exit) = exited.recv().await {
                 control.node_exited(&exit.node, &exit.reason);

@@ -70,7 +70,8 @@ pub(crate) struct Parts {
     pub directory: Directory,
     pub orchestrator: Box<dyn Orchestrator>,
     pub authority: Authority,
-    pub kv_address: String,
+    /// KV nodes known, the one that served last in front.
+    pub kv_addresses: watch::Receiver<Vec<String>>,
     pub limits: Limits,
     pub first_number: u64,
     pub metrics: Metrics,
@@ -81,7 +82,7 @@ pub struct Control {
     directory: Directory,
     orchestrator: Box<dyn Orchestrator>,
     authority: Authority,
-    kv_address: String,
+    kv_addresses: watch::Receiver<Vec<String>>,
     started: Instant,
     fleet: Mutex<Fleet<Waiter>>,
     nodes: Mutex<HashMap<NodeName, mpsc::Sender<ToNode>>>,
@@ -102,7 +103,7 @@ impl Control {
             directory: parts.directory,
             orchestrator: parts.orchestrator,
             authority: parts.authority,
-            kv_address: parts.kv_address,
+            kv_addresses: parts.kv_addresses,
             started: Instant::now(),
             fleet: Mutex::new(Fleet::new(parts.limits, parts.first_number)),
             nodes: Mutex::default(),
@@ -183,7 +184,7 @@ impl Control {
             owner_verifier: tenant.owner_verifier.clone(),
             certificate_pem: certificate.certificate,
             key_pem: certificate.key,
-            kv_address: self.kv_address.clone(),
+            kv_addresses: self.kv_addresses.borrow().clone(),
             settings,
         };
         self.tell_node(node, ToNode::Assign(assignment));

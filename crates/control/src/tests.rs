@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -91,7 +91,7 @@ impl World {
                 killed: killed_sender,
             }),
             authority: Authority::from_pem(authority.pem().clone()).unwrap(),
-            kv_address: "127.0.0.1:1".into(),
+            kv_addresses: watch::channel(vec!["127.0.0.1:1".into(), "127.0.0.1:2".into()]).1,
             limits: Limits { pool: 1, max_starting: 1, ..Limits::default() },
             first_number: 1,
             metrics: Metrics::register(&prometheus::Registry::new()).unwrap(),
@@ -158,6 +158,7 @@ async fn a_proxys_question_wakes_a_tenant_and_a_suspended_one_is_gone_for_the_pr
     let ToNode::Assign(assignment) = node.hear().await else { panic!("an assignment") };
     assert_eq!((assignment.tenant_id, assignment.tenant_name.as_str()), (id, "app"));
     assert!(assignment.owner_verifier.starts_with("SCRAM-SHA-256$4096:"));
+    assert_eq!(assignment.kv_addresses, ["127.0.0.1:1", "127.0.0.1:2"]);
     node.say(&FromNode::Serving).await;
     let mut answered = [0, 0];
     for place in &mut answered {

@@ -222,11 +222,29 @@ pub struct DropTenant {
     pub tenant_id: u64,
 }
 
+/// Asks which KV nodes the cluster has. Stands alone in its batch. For the control plane alone.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct NodesRequest {}
+
+/// Makes a KV node give away its lease and its replicas, or (`undo`) lets it take some again. Answered
+/// when that is decided, not when it is done: [`NodeInfo`] shows how far it is. Stands alone in its
+/// batch. For the control plane alone. Fails with [`crate::KvErrorKind::InvalidRequest`] for a node that
+/// does not exist or cannot be spared.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DrainNode {
+    /// The node.
+    #[prost(uint64, tag = "1")]
+    pub node_id: u64,
+    /// Ends the draining instead.
+    #[prost(bool, tag = "2")]
+    pub undo: bool,
+}
+
 /// One request of a batch.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
     /// Which.
-    #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     pub kind: Option<RequestKind>,
 }
 
@@ -266,6 +284,12 @@ pub enum RequestKind {
     /// See [`DropTenant`].
     #[prost(message, tag = "11")]
     DropTenant(DropTenant),
+    /// See [`NodesRequest`].
+    #[prost(message, tag = "12")]
+    Nodes(NodesRequest),
+    /// See [`DrainNode`].
+    #[prost(message, tag = "13")]
+    DrainNode(DrainNode),
 }
 
 impl From<RequestKind> for Request {
@@ -296,6 +320,35 @@ pub struct KeyValue {
     pub value: Bytes,
 }
 
+/// A KV node as the cluster knows it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct NodeInfo {
+    /// Number of the node, unique within the cluster, from 1.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// `host:port` where clients and other nodes reach it.
+    #[prost(string, tag = "2")]
+    pub address: String,
+    /// Where it stands: `key=value` pairs, the widest first, separated by commas; empty if nobody said.
+    #[prost(string, tag = "3")]
+    pub locality: String,
+    /// Whether the others have heard of it lately.
+    #[prost(bool, tag = "4")]
+    pub live: bool,
+    /// Whether it holds a lease.
+    #[prost(bool, tag = "5")]
+    pub leaseholder: bool,
+    /// Replicas it has.
+    #[prost(uint64, tag = "6")]
+    pub replicas: u64,
+    /// Whether it is giving away what it has.
+    #[prost(bool, tag = "7")]
+    pub draining: bool,
+    /// Its process number on its own machine; 0 if it is not known.
+    #[prost(uint64, tag = "8")]
+    pub pid: u64,
+}
+
 /// What one request returned. Fields that do not belong to the request's kind are empty.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Response {
@@ -315,6 +368,9 @@ pub struct Response {
     /// `DeleteRange`: how many keys were deleted.
     #[prost(uint64, tag = "5")]
     pub deleted: u64,
+    /// `Nodes`: the cluster's KV nodes in the order of their numbers.
+    #[prost(message, repeated, tag = "6")]
+    pub nodes: Vec<NodeInfo>,
 }
 
 /// What a batch returned.

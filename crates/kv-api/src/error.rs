@@ -39,6 +39,10 @@ pub enum KvErrorKind {
     Storage = 12,
     /// A bound of the KV node was reached (queue, batch size, locks). SQLSTATE 53000.
     Overloaded = 13,
+    /// The KV node does not hold the lease; nothing was carried out. [`KvError::leaseholder`] says where
+    /// to go. Clients of the KV layer go there by themselves; whoever waited in vain for a leaseholder is
+    /// told [`KvErrorKind::Unavailable`]. SQLSTATE 08006.
+    NotLeaseholder = 14,
 }
 
 /// An error of the KV layer, as sent on the wire.
@@ -60,12 +64,25 @@ pub struct KvError {
     /// `Retry`: the span that changed.
     #[prost(message, optional, tag = "5")]
     pub span: Option<Span>,
+    /// `NotLeaseholder`: address (`host:port`) of the node that holds the lease, if it is known.
+    #[prost(string, optional, tag = "6")]
+    pub leaseholder: Option<String>,
 }
 
 impl KvError {
     /// An error of `kind` with a message.
     pub fn new(kind: KvErrorKind, message: impl Into<String>) -> Self {
-        KvError { kind: kind as i32, message: message.into(), key: None, actual: None, span: None }
+        KvError { kind: kind as i32, message: message.into(), ..KvError::default() }
+    }
+
+    /// What a node without the lease answers. `leaseholder` is the address of the node that holds it, if
+    /// it is known.
+    pub fn not_leaseholder(leaseholder: Option<String>) -> Self {
+        let message = match &leaseholder {
+            Some(address) => format!("this KV node does not hold the lease; the one at {address} does"),
+            None => "this KV node does not hold the lease and does not know who does".to_owned(),
+        };
+        KvError { leaseholder, ..KvError::new(KvErrorKind::NotLeaseholder, message) }
     }
 
     /// The same error about a key.
@@ -77,3 +94,23 @@ impl KvError {
 
 /// Result of a KV operation.
 pub type KvResult<T> = Result<T, KvError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost::Message;
+
+    #[test]
+    fn neighbouring_versions_understand_each_other() {
+        // Kind 1, as a version that knew no leaseholders wrote it.
+        let old = KvError::decode(&b"\x08\x01\x12\x02no"[..]).unwrap();
+        assert_eq!(old, KvError::new(KvErrorKind::Unauthorized, "no"));
+        assert_eq!(old.encode_to_vec(), b"\x08\x01\x12\x02no");
+        let unknown = KvError { kind: 99, ..KvError::default() };
+        assert_eq!(KvError::decode(&unknown.encode_to_vec()[..]).unwrap().kind(), KvErrorKind::Internal);
+        let elsewhere = KvError::not_leaseholder(Some("10.0.0.2:26258".into()));
+        let read = KvError::decode(&elsewhere.encode_to_vec()[..]).unwrap();
+        assert_eq!(read, elsewhere);
+        assert_eq!(read.kind(), KvErrorKind::NotLeaseholder);
+    }
+}

@@ -30,6 +30,10 @@ pub struct Hello {
     /// Set by a server that refuses the connection.
     #[prost(message, optional, tag = "3")]
     pub refused: Option<KvError>,
+    /// From a server: addresses (`host:port`) of the cluster's KV nodes as it knows them, so that clients
+    /// learn of nodes that joined later. Empty if it knows none.
+    #[prost(string, repeated, tag = "4")]
+    pub addresses: Vec<String>,
 }
 
 /// A request on its way.

@@ -6,7 +6,9 @@ use crate::metrics::metrics;
 use crate::pending::{Outcome, Pending};
 use crate::txn::{Txn, TxnOptions};
 use bytes::Bytes;
-use kv_api::batch::{BatchRequest, ClearRange, DropTenant, Increment, RequestKind};
+use kv_api::batch::{
+    BatchRequest, ClearRange, DrainNode, DropTenant, Increment, NodeInfo, NodesRequest, RequestKind,
+};
 use kv_api::key::TENANT_PREFIX_LEN;
 use kv_api::wire::MAX_FRAME_LEN;
 use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, Span, TenantId};
@@ -35,6 +37,7 @@ pub struct KvClient {
 struct Shared {
     config: Config,
     state: watch::Receiver<State>,
+    addresses: watch::Receiver<Vec<String>>,
     in_flight: Semaphore,
 }
 
@@ -69,13 +72,23 @@ impl KvClient {
     /// A client whose connection is made in the background, at once. Must be called within a runtime.
     pub fn connect(config: Config) -> Self {
         let (sender, state) = watch::channel(State::Connecting);
-        tokio::spawn(connection::keep(config.clone(), sender));
-        Self::with_state(config, state)
+        let (known, addresses) = watch::channel(config.addresses.clone());
+        tokio::spawn(connection::keep(config.clone(), sender, known));
+        Self::with_state(config, state, addresses)
     }
 
-    pub(crate) fn with_state(config: Config, state: watch::Receiver<State>) -> Self {
+    pub(crate) fn with_state(
+        config: Config,
+        state: watch::Receiver<State>,
+        addresses: watch::Receiver<Vec<String>>,
+    ) -> Self {
         let in_flight = Semaphore::new(config.max_in_flight);
-        KvClient { shared: Arc::new(Shared { config, state, in_flight }) }
+        KvClient { shared: Arc::new(Shared { config, state, addresses, in_flight }) }
+    }
+
+    /// Addresses of the KV nodes known, those learned included. The one that served last comes first.
+    pub fn addresses(&self) -> watch::Receiver<Vec<String>> {
+        self.shared.addresses.clone()
     }
 
     /// The tenant whose keys this client speaks of.
@@ -183,6 +196,25 @@ impl KvClient {
         self.resend_one(RequestKind::DropTenant(DropTenant { tenant_id: tenant.0 })).await.map(|_| ())
     }
 
+    /// The KV nodes of the cluster. Only the control plane may ask.
+    ///
+    /// # Errors
+    /// `Unauthorized` for others, or what keeps the KV layer from answering.
+    pub async fn nodes(&self) -> KvResult<Vec<NodeInfo>> {
+        let response = self.resend_one(RequestKind::Nodes(NodesRequest {})).await?;
+        Ok(response.responses.into_iter().next().map_or_else(Vec::new, |response| response.nodes))
+    }
+
+    /// Makes a KV node give away its lease and replicas, or (`undo`) take some again. Only the control
+    /// plane may.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for a node that does not exist or cannot be spared, `Unauthorized` for others, or
+    /// what keeps the KV layer from answering.
+    pub async fn drain_node(&self, node_id: u64, undo: bool) -> KvResult<()> {
+        self.resend_one(RequestKind::DrainNode(DrainNode { node_id, undo })).await.map(|_| ())
+    }
+
     /// Sends a request that may be carried out twice, outside any transaction.
     async fn resend_one(&self, request: RequestKind) -> KvResult<BatchResponse> {
         let mut batch = BatchRequest { header: Header::default(), requests: vec![request.into()] };
@@ -216,14 +248,14 @@ impl KvClient {
             metrics().batches.inc();
             match answer.await {
                 Ok(Outcome::Answered(Ok(response))) => return Ok(Sent { response, connection }),
-                // It says so before it does anything.
-                Ok(Outcome::Answered(Err(error)))
-                    if error.kind() == KvErrorKind::Unavailable
-                        && sending.connection.is_none()
-                        && Instant::now() < deadline =>
-                {
-                    tokio::time::sleep(UNAVAILABLE_PAUSE).await;
-                }
+                // It says so before it does anything; a node that has lost the lease closes the connection.
+                Ok(Outcome::Answered(Err(error))) if is_not_served(&error) => match sending.connection {
+                    None if Instant::now() < deadline => tokio::time::sleep(UNAVAILABLE_PAUSE).await,
+                    Some(_) if error.kind() == KvErrorKind::NotLeaseholder => {
+                        return Err(SendError::OtherConnection);
+                    }
+                    _ => return Err(SendError::Kv(unavailable(error))),
+                },
                 Ok(Outcome::Answered(Err(error))) => return Err(SendError::Kv(self.strip(error))),
                 Ok(Outcome::Unsent) if sending.connection.is_some() => {
                     return Err(SendError::OtherConnection);
@@ -274,7 +306,7 @@ impl KvClient {
         }
         let mut state = self.shared.state.clone();
         let settled = state.wait_for(|state| !matches!(state, State::Connecting));
-        let unavailable = || KvError::new(KvErrorKind::Unavailable, "the KV node does not answer");
+        let unavailable = || KvError::new(KvErrorKind::Unavailable, "no KV node answers");
         match tokio::time::timeout_at(deadline, settled).await {
             Ok(Ok(state)) => match &*state {
                 State::Connected(connection, pending) => Ok((*connection, pending.clone())),
@@ -306,6 +338,16 @@ impl KvClient {
     pub(crate) fn strip_key(&self, mut key: Bytes) -> Bytes {
         if key.starts_with(&self.tenant().prefix()) { key.split_off(TENANT_PREFIX_LEN) } else { Bytes::new() }
     }
+}
+
+/// Whether a KV node says with this error that it did nothing but may do it later.
+fn is_not_served(error: &KvError) -> bool {
+    matches!(error.kind(), KvErrorKind::Unavailable | KvErrorKind::NotLeaseholder)
+}
+
+/// What a caller who has waited in vain is told.
+fn unavailable(error: KvError) -> KvError {
+    KvError::new(KvErrorKind::Unavailable, error.message)
 }
 
 /// A pause that grows with the attempts, of random length so that rivals part.

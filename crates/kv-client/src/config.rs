@@ -1,14 +1,14 @@
-//! How to reach the KV node.
+//! How to reach the KV nodes.
 
 use kv_api::TenantId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How to reach the KV node, and as whom.
+/// How to reach the KV nodes, and as whom.
 #[derive(Clone)]
 pub struct Config {
-    /// `host:port` of the KV node.
-    pub address: String,
+    /// `host:port` of KV nodes, the one to try first in front. Others are learned from them.
+    pub addresses: Vec<String>,
     /// TLS with the tenant's certificate.
     pub tls: Arc<rustls::ClientConfig>,
     /// The tenant whose keys are spoken of.
@@ -24,9 +24,9 @@ pub struct Config {
 
 impl Config {
     /// The usual bounds.
-    pub fn new(address: String, tls: Arc<rustls::ClientConfig>, tenant: TenantId) -> Self {
+    pub fn new(addresses: Vec<String>, tls: Arc<rustls::ClientConfig>, tenant: TenantId) -> Self {
         Config {
-            address,
+            addresses,
             tls,
             tenant,
             cluster_id: String::new(),

@@ -1,8 +1,9 @@
-//! The connection: made, kept, and made again.
+//! The connection: made, kept, and made again, with whichever KV node serves.
 
 use crate::config::Config;
 use crate::metrics::metrics;
-use crate::pending::Pending;
+use crate::pending::{End, Pending};
+use crate::route::{Route, Step};
 use bytes::BytesMut;
 use kv_api::wire::{self, Hello, ServerFrame};
 use kv_api::{KvError, KvErrorKind};
@@ -13,14 +14,19 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// First and longest pause between attempts. A KV node that restarts should not be waited for longer
-/// than it takes.
+/// First and longest pause between rounds of attempts. A KV node that restarts, or that takes over, should
+/// not be waited for longer than it takes.
 const RETRY_FIRST: Duration = Duration::from_millis(10);
 const RETRY_MOST: Duration = Duration::from_millis(200);
 /// Pause after the KV node refused the connection.
 const RETRY_REFUSED: Duration = Duration::from_secs(1);
-/// Bound on TCP connect and TLS handshake together.
+/// Bound on the TCP connect: the kernel of a machine that is there answers at once; a second is left for
+/// one packet that is lost.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bound on TCP connect and TLS handshake together, and on the wait for the KV node's hello.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bound on reading what came before the connection broke. It is there already.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Room made before each read, in bytes.
 const READ_STEP: usize = 16 << 10;
 /// A buffer that grew beyond this is given back when it is empty.
@@ -37,8 +43,9 @@ pub enum State {
     Refused(KvError),
 }
 
-/// Keeps a connection until nobody holds the client any more.
-pub async fn keep(config: Config, state: watch::Sender<State>) {
+/// Keeps a connection until nobody holds the client any more. `known` hears which addresses there are.
+pub async fn keep(config: Config, state: watch::Sender<State>, known: watch::Sender<Vec<String>>) {
+    let mut route = Route::new(&config.addresses);
     let mut pause = RETRY_FIRST;
     let mut generation = 0;
     let mut quiet = false;
@@ -46,28 +53,50 @@ pub async fn keep(config: Config, state: watch::Sender<State>) {
         generation += 1;
         let ended = tokio::select! {
             () = state.closed() => return,
-            ended = connect_and_exchange(&config, &state, generation) => ended,
+            ended = connect_and_exchange(&config, &mut route, &state, &known, generation) => ended,
         };
         if ended.progress {
             (pause, quiet) = (RETRY_FIRST, false);
         }
-        match ended.error {
+        // One line for each outage is enough.
+        let step = match ended.error {
             ConnectionError::Refused(error) => {
                 if !quiet {
-                    tracing::error!(%error, "the KV node refuses this client");
+                    tracing::error!(%error, address = route.current(), "the KV node refuses this client");
                 }
+                quiet = true;
                 state.send_replace(State::Refused(error));
                 pause = RETRY_REFUSED;
+                route.failed();
+                Step::AfterPause
+            }
+            ConnectionError::NotLeaseholder(leaseholder) => {
+                metrics().redirects.inc();
+                tracing::debug!(
+                    address = route.current(),
+                    ?leaseholder,
+                    "the KV node does not hold the lease"
+                );
+                state.send_replace(State::Connecting);
+                let step = route.refused(leaseholder);
+                if step == Step::AfterPause && !quiet {
+                    tracing::warn!("no KV node holds the lease");
+                    quiet = true;
+                }
+                step
             }
             ConnectionError::Io(error) => {
                 if !quiet {
-                    tracing::warn!(%error, address = config.address, "no connection to the KV node");
+                    tracing::warn!(%error, address = route.current(), "no connection to the KV node");
                 }
+                quiet = true;
                 state.send_replace(State::Connecting);
+                route.failed()
             }
+        };
+        if step == Step::AtOnce {
+            continue;
         }
-        // One line for each outage is enough.
-        quiet = true;
         tokio::select! {
             () = state.closed() => return,
             () = tokio::time::sleep(pause) => {}
@@ -76,8 +105,14 @@ pub async fn keep(config: Config, state: watch::Sender<State>) {
     }
 }
 
-async fn connect_and_exchange(config: &Config, state: &watch::Sender<State>, generation: u64) -> Ended {
-    let attempt = tokio::time::timeout(HANDSHAKE_TIMEOUT, connect(config));
+async fn connect_and_exchange(
+    config: &Config,
+    route: &mut Route,
+    state: &watch::Sender<State>,
+    known: &watch::Sender<Vec<String>>,
+    generation: u64,
+) -> Ended {
+    let attempt = tokio::time::timeout(HANDSHAKE_TIMEOUT, connect(config, route.current()));
     let stream = match attempt.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(stream) => stream,
         Err(error) => return Ended { error: ConnectionError::Io(error), progress: false },
@@ -86,12 +121,28 @@ async fn connect_and_exchange(config: &Config, state: &watch::Sender<State>, gen
     // Requests that nobody can wait for any more are let go also when the client itself is dropped.
     let open = Open(Arc::default());
     state.send_replace(State::Connected(generation, open.0.clone()));
-    let ended = exchange(stream, &open.0, &config.cluster_id).await;
-    match &ended.error {
-        ConnectionError::Refused(error) => open.0.close(Some(error)),
-        ConnectionError::Io(_) => open.0.close(None),
-    }
-    ended
+    let mut progress = false;
+    let greeted = |mut hello: Hello| {
+        let addresses = std::mem::take(&mut hello.addresses);
+        let checked = check_hello(hello, &config.cluster_id);
+        match &checked {
+            Ok(()) => {
+                progress = true;
+                route.connected(addresses);
+                known.send_replace(route.known());
+            }
+            Err(ConnectionError::NotLeaseholder(_)) => route.learn(addresses),
+            Err(_) => {}
+        }
+        checked
+    };
+    let error = exchange(stream, &open.0, &config.cluster_id, greeted).await;
+    open.0.close(match &error {
+        ConnectionError::Refused(error) => End::Refused(error),
+        ConnectionError::NotLeaseholder(_) => End::NotServed,
+        ConnectionError::Io(_) => End::Lost,
+    });
+    Ended { error, progress }
 }
 
 /// Closes what waits on a connection when the connection goes, however it goes.
@@ -99,14 +150,17 @@ struct Open(Arc<Pending>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.close(None);
+        self.0.close(End::Lost);
     }
 }
 
 /// Why a connection ended.
+#[derive(Debug)]
 enum ConnectionError {
     Io(io::Error),
     Refused(KvError),
+    /// The KV node serves no clients; perhaps it knows who does.
+    NotLeaseholder(Option<String>),
 }
 
 struct Ended {
@@ -115,28 +169,34 @@ struct Ended {
     progress: bool,
 }
 
-async fn connect(config: &Config) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    let stream = TcpStream::connect(&config.address).await?;
+async fn connect(config: &Config, address: &str) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
     stream.set_nodelay(true)?;
     tokio_rustls::TlsConnector::from(config.tls.clone()).connect(process::tls::internal_name(), stream).await
 }
 
 /// Runs the connection: requests go out behind the client's hello without waiting for the server's.
-async fn exchange<S: AsyncRead + AsyncWrite>(stream: S, pending: &Pending, cluster_id: &str) -> Ended {
+async fn exchange<S: AsyncRead + AsyncWrite>(
+    stream: S,
+    pending: &Pending,
+    cluster_id: &str,
+    greeted: impl FnOnce(Hello) -> Result<(), ConnectionError>,
+) -> ConnectionError {
     let (reader, writer) = tokio::io::split(stream);
-    let mut progress = false;
+    let mut reading = std::pin::pin!(read_frames(reader, pending, greeted));
     let error = tokio::select! {
-        // What the KV node says comes first: a refusal also breaks what is being written.
         biased;
-        error = read_frames(reader, pending, cluster_id, &mut progress) => error,
-        error = write_frames(writer, pending, cluster_id) => ConnectionError::Io(error),
+        error = &mut reading => return error,
+        error = write_frames(writer, pending, cluster_id) => error,
     };
-    Ended { error, progress }
+    // What the KV node said comes first: a refusal also breaks what is being written.
+    tokio::time::timeout(LAST_WORDS, reading).await.unwrap_or(ConnectionError::Io(error))
 }
 
 async fn write_frames(mut writer: impl AsyncWrite + Unpin, pending: &Pending, cluster_id: &str) -> io::Error {
     let mut frames = BytesMut::new();
-    let hello = Hello { version: wire::PROTOCOL_VERSION, cluster_id: cluster_id.to_owned(), refused: None };
+    let hello =
+        Hello { version: wire::PROTOCOL_VERSION, cluster_id: cluster_id.to_owned(), ..Hello::default() };
     wire::encode_frame(&hello, &mut frames);
     if let Err(error) = writer.write_all(&frames).await {
         return error;
@@ -155,40 +215,45 @@ async fn write_frames(mut writer: impl AsyncWrite + Unpin, pending: &Pending, cl
 }
 
 async fn read_frames(
-    mut reader: impl AsyncRead + Unpin,
+    reader: impl AsyncRead + Unpin,
     pending: &Pending,
-    cluster_id: &str,
-    progress: &mut bool,
+    greeted: impl FnOnce(Hello) -> Result<(), ConnectionError>,
 ) -> ConnectionError {
-    let malformed = |error: wire::FrameError| {
-        ConnectionError::Io(io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
-    };
-    let mut buffer = BytesMut::new();
+    let mut frames = Frames { reader, buffer: BytesMut::new() };
+    let hello = tokio::time::timeout(HANDSHAKE_TIMEOUT, frames.next::<Hello>());
+    let hello = hello.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    if let Err(error) = hello.map_err(ConnectionError::Io).and_then(greeted) {
+        return error;
+    }
     loop {
-        if buffer.is_empty() && buffer.capacity() > KEEP_CAPACITY {
-            buffer = BytesMut::new();
-        }
-        buffer.reserve(missing_bytes(&buffer).max(READ_STEP));
-        match reader.read_buf(&mut buffer).await {
-            Ok(0) => return ConnectionError::Io(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {}
+        match frames.next::<ServerFrame>().await {
+            Ok(frame) => pending.deliver(frame),
             Err(error) => return ConnectionError::Io(error),
         }
-        if !*progress {
-            match wire::decode_frame::<Hello>(&mut buffer) {
-                Ok(None) => continue,
-                Ok(Some(hello)) => match check_hello(hello, cluster_id) {
-                    Ok(()) => *progress = true,
-                    Err(error) => return ConnectionError::Refused(error),
-                },
-                Err(error) => return malformed(error),
-            }
-        }
+    }
+}
+
+/// Frames as they come from a socket.
+struct Frames<R> {
+    reader: R,
+    buffer: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> Frames<R> {
+    /// The next frame. Many of them may come with one read.
+    async fn next<M: prost::Message + Default>(&mut self) -> io::Result<M> {
         loop {
-            match wire::decode_frame::<ServerFrame>(&mut buffer) {
-                Ok(Some(frame)) => pending.deliver(frame),
-                Ok(None) => break,
-                Err(error) => return malformed(error),
+            let malformed =
+                |error: wire::FrameError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
+            if let Some(frame) = wire::decode_frame(&mut self.buffer).map_err(malformed)? {
+                return Ok(frame);
+            }
+            if self.buffer.is_empty() && self.buffer.capacity() > KEEP_CAPACITY {
+                self.buffer = BytesMut::new();
+            }
+            self.buffer.reserve(missing_bytes(&self.buffer).max(READ_STEP));
+            if self.reader.read_buf(&mut self.buffer).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     }
@@ -206,21 +271,26 @@ fn missing_bytes(buffer: &[u8]) -> usize {
     }
 }
 
-fn check_hello(hello: Hello, cluster_id: &str) -> Result<(), KvError> {
+fn check_hello(hello: Hello, cluster_id: &str) -> Result<(), ConnectionError> {
     if let Some(error) = hello.refused {
-        return Err(error);
+        return Err(match error.kind() {
+            KvErrorKind::NotLeaseholder => ConnectionError::NotLeaseholder(error.leaseholder),
+            _ => ConnectionError::Refused(error),
+        });
     }
+    let refused = |message| Err(ConnectionError::Refused(KvError::new(KvErrorKind::Unavailable, message)));
     if hello.version != wire::PROTOCOL_VERSION {
-        let message = format!(
+        return refused(format!(
             "the KV node speaks version {} of the protocol, this process version {}",
             hello.version,
             wire::PROTOCOL_VERSION
-        );
-        return Err(KvError::new(KvErrorKind::Unavailable, message));
+        ));
     }
     if !cluster_id.is_empty() && hello.cluster_id != cluster_id {
-        let message = format!("the KV node is of cluster {}, not {cluster_id}", hello.cluster_id);
-        return Err(KvError::new(KvErrorKind::Unavailable, message));
+        return refused(format!("the KV node is of cluster {}, not {cluster_id}", hello.cluster_id));
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

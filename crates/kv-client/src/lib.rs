@@ -2,8 +2,8 @@
 //!
 //! # What it is for
 //!
-//! [`KvClient`] keeps one mutual-TLS connection to the KV node and runs any number of requests on it at
-//! once. [`Txn`] is a transaction's coordinator (`cockroachdb-2020`, section 3.1; the protocol is written
+//! [`KvClient`] keeps one mutual-TLS connection to the KV node that serves clients, the leaseholder, and
+//! runs any number of requests on it at once. [`Txn`] is a transaction's coordinator (`cockroachdb-2020`, section 3.1; the protocol is written
 //! down in `kv-api`): it buffers writes, lays them over what it reads, tracks what must stay unchanged,
 //! and commits in one batch. Both speak of keys *within the tenant*: the tenant's prefix is added on the
 //! way out and stripped on the way in, here and nowhere else.
@@ -50,6 +50,13 @@
 //! more than 32,000 keys keeps its snapshot from then on and has the reads that
 //! locked the rest validated, as if it were serializable.
 //!
+//! # Finding the leaseholder
+//!
+//! All clients must be on the KV node that holds the lease. Every other node refuses them and names it, if
+//! it knows it; a node that loses the lease closes its connections. The client goes where it is sent, or
+//! around the nodes it knows, until one serves it ([`route`]). It is given some addresses at the start and
+//! learns others from what nodes say. A request that waits notices nothing of this.
+//!
 //! # Losing the connection
 //!
 //! The connection is made again in the background. A request that was not written to the socket yet
@@ -67,12 +74,13 @@
 //! | refresh spans | 512 spans, 256 KiB | neighbours are merged into wider ones |
 //! | requests under way that may wait | [`Config::max_in_flight`] | further ones queue |
 //! | reconnection | [`Config::connect_timeout`] | [`KvErrorKind::Unavailable`] |
+//! | addresses remembered | 64 | further ones are not |
 //! | a frame | [`MAX_FRAME_LEN`](kv_api::wire::MAX_FRAME_LEN) | [`KvErrorKind::InvalidRequest`] |
 //!
 //! # Missing
 //!
-//! Several KV nodes and ranges; detection of a peer that is silent without closing (there is none on one
-//! machine); snapshots of their own for cursors under READ COMMITTED.
+//! Several ranges with leaseholders of their own; detection of a peer that is silent without closing once it
+//! has said hello; snapshots of their own for cursors under READ COMMITTED.
 //!
 //! Values and keys returned are slices of the frame they came in: whoever keeps one for long copies it.
 
@@ -82,6 +90,7 @@ mod connection;
 mod metrics;
 mod pending;
 mod refresh;
+mod route;
 mod txn;
 mod write_buffer;
 

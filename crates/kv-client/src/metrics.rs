@@ -21,6 +21,8 @@ pub struct Metrics {
     pub batches: Counter,
     /// Connections made.
     pub connections: Counter,
+    /// Connections refused by nodes that do not hold the lease.
+    pub redirects: Counter,
     /// Batches whose connection was lost before the answer.
     pub lost: Counter,
     /// Commits whose outcome is not known.
@@ -33,8 +35,12 @@ pub struct Metrics {
 pub fn metrics() -> &'static Metrics {
     static METRICS: OnceLock<Metrics> = OnceLock::new();
     METRICS.get_or_init(|| Metrics {
-        batches: counter("dormouse_kv_client_batches_total", "Batches sent to the KV node."),
-        connections: counter("dormouse_kv_client_connections_total", "Connections made to the KV node."),
+        batches: counter("dormouse_kv_client_batches_total", "Batches sent to KV nodes."),
+        connections: counter("dormouse_kv_client_connections_total", "Connections made to KV nodes."),
+        redirects: counter(
+            "dormouse_kv_client_redirects_total",
+            "Connections refused by KV nodes that do not hold the lease.",
+        ),
         lost: counter("dormouse_kv_client_lost_total", "Batches whose connection was lost under them."),
         ambiguous: counter("dormouse_kv_client_ambiguous_total", "Commits whose outcome is not known."),
         flushes: counter("dormouse_kv_client_flushes_total", "Batches of writes sent as intents."),

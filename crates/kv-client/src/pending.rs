@@ -15,10 +15,22 @@ const KEEP_CAPACITY: usize = 64 << 10;
 pub enum Outcome {
     /// The KV node answered.
     Answered(KvResult<BatchResponse>),
-    /// The connection was lost before the request was written: it was not carried out.
+    /// The request was not carried out: the connection was lost before it was written, or the KV node
+    /// does not serve clients.
     Unsent,
     /// The connection was lost after the request was written: whether it was carried out is not known.
     Lost,
+}
+
+/// What the end of a connection means for the requests on it.
+#[derive(Clone, Copy)]
+pub enum End<'a> {
+    /// It was lost: what was written may have been carried out.
+    Lost,
+    /// The KV node refused the client: that is the answer to everything.
+    Refused(&'a KvError),
+    /// The KV node serves no clients: nothing was carried out.
+    NotServed,
 }
 
 /// The requests of one connection.
@@ -81,9 +93,9 @@ impl Pending {
         let _ = sender.send(Outcome::Answered(answer));
     }
 
-    /// Ends the connection: nothing more is accepted, and what waits gets no answer but `refused`, if
-    /// the KV node refused the whole connection.
-    pub fn close(&self, refused: Option<&KvError>) {
+    /// Ends the connection: nothing more is accepted, and what waits is told how it ended. What was told
+    /// already stays told.
+    pub fn close(&self, end: End<'_>) {
         let (waiting, written_id) = {
             let mut state = self.state.lock();
             state.closed = true;
@@ -91,10 +103,10 @@ impl Pending {
             (std::mem::take(&mut state.waiting), state.written_id)
         };
         for (id, sender) in waiting {
-            let _ = sender.send(match refused {
-                Some(error) => Outcome::Answered(Err(error.clone())),
-                None if id > written_id => Outcome::Unsent,
-                None => Outcome::Lost,
+            let _ = sender.send(match end {
+                End::Refused(error) => Outcome::Answered(Err(error.clone())),
+                End::Lost if id <= written_id => Outcome::Lost,
+                End::Lost | End::NotServed => Outcome::Unsent,
             });
         }
     }
@@ -121,7 +133,7 @@ mod tests {
         let mut unwritten = pending.submit(&mut request).unwrap();
         let frame: ClientFrame = decode_frame(&mut frames).unwrap().unwrap();
         assert_eq!((frame.id, frame.batch), (1, batch()));
-        pending.close(None);
+        pending.close(End::Lost);
         assert!(matches!(written.try_recv(), Ok(Outcome::Lost)));
         assert!(matches!(unwritten.try_recv(), Ok(Outcome::Unsent)));
         assert!(pending.submit(&mut request).is_none());
@@ -131,11 +143,21 @@ mod tests {
     fn a_refusal_answers_everything() {
         let pending = Pending::default();
         let mut answer = pending.submit(&mut batch()).unwrap();
-        pending.close(Some(&KvError::new(KvErrorKind::Unauthorized, "no")));
+        pending.close(End::Refused(&KvError::new(KvErrorKind::Unauthorized, "no")));
         match answer.try_recv() {
             Ok(Outcome::Answered(Err(error))) => assert_eq!(error.kind(), KvErrorKind::Unauthorized),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_node_that_serves_nobody_has_carried_out_nothing() {
+        let pending = Pending::default();
+        let mut answer = pending.submit(&mut batch()).unwrap();
+        pending.take_unwritten(&mut BytesMut::new());
+        pending.close(End::NotServed);
+        pending.close(End::Lost);
+        assert!(matches!(answer.try_recv(), Ok(Outcome::Unsent)));
     }
 
     #[test]

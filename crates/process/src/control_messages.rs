@@ -73,8 +73,8 @@ pub struct Assignment {
     pub certificate_pem: String,
     /// The certificate's key.
     pub key_pem: String,
-    /// Where the KV node listens.
-    pub kv_address: String,
+    /// Where KV nodes listen, the one to try first in front.
+    pub kv_addresses: Vec<String>,
     /// Settings of the tenant.
     pub settings: BTreeMap<String, String>,
 }
@@ -238,7 +238,7 @@ mod tests {
             owner_verifier: "verifier-secret".into(),
             certificate_pem: String::new(),
             key_pem: "key-secret".into(),
-            kv_address: String::new(),
+            kv_addresses: Vec::new(),
             settings: BTreeMap::new(),
         };
         assert!(!format!("{assignment:?}").contains("secret"));

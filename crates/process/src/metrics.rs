@@ -1,5 +1,6 @@
 //! Prometheus metrics of a process over HTTP: `/metrics` and `/healthz`.
 
+use crate::http;
 use axum::Router;
 use axum::routing::get;
 use prometheus::{Encoder, TextEncoder};
@@ -89,7 +90,7 @@ pub async fn serve(address: SocketAddr) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     tracing::info!(%address, "serving metrics");
-    tokio::spawn(async move { axum::serve(listener, routes::<()>()).await });
+    tokio::spawn(http::serve(listener, routes(), http::Bounds::default()));
     Ok(address)
 }
 

@@ -126,7 +126,7 @@ async fn assign(config: &Config, node: &Arc<Node>, assignment: Assignment) -> Re
     let own = CertificatePem { certificate: assignment.certificate_pem, key: assignment.key_pem };
     let tls = tls::internal_client(&config.ca_pem, &own).map_err(|error| error.to_string())?;
     let kv = KvClient::connect(kv_client::Config::new(
-        assignment.kv_address,
+        assignment.kv_addresses,
         tls,
         kv_api::TenantId(assignment.tenant_id),
     ));

@@ -6,6 +6,7 @@ use crate::service::ControlError;
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use kv_api::{KvError, KvErrorKind};
 use serde_json::json;
 
 /// An error as a caller of the API sees it.
@@ -40,6 +41,37 @@ impl ApiError {
     pub fn bad_request(message: impl Into<String>) -> Self {
         let hint = "GET /api/v1/ lists the fields of each request.";
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message, hint)
+    }
+}
+
+impl ApiError {
+    pub fn too_slow() -> Self {
+        let hint = "Send the whole body at once.";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not arrive in time", hint)
+    }
+
+    pub fn unknown_node(id: u64) -> Self {
+        let message = format!("there is no KV node {id}");
+        let hint = "\"dormouse node list\" shows which there are.";
+        Self::new(StatusCode::NOT_FOUND, "unknown_node", message, hint)
+    }
+}
+
+/// An error of a request about KV nodes.
+impl From<KvError> for ApiError {
+    fn from(error: KvError) -> Self {
+        let (status, code, hint) = match error.kind() {
+            KvErrorKind::InvalidRequest => {
+                (StatusCode::CONFLICT, "refused", "\"dormouse node list\" shows which nodes there are.")
+            }
+            KvErrorKind::Unavailable | KvErrorKind::Overloaded | KvErrorKind::Retry => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable",
+                "Are most of the KV nodes running? Try again in a moment.",
+            ),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "failed", "The logs of the KV nodes say more."),
+        };
+        Self::new(status, code, error.message, hint)
     }
 }
 

@@ -9,21 +9,27 @@ mod error;
 mod nodes;
 mod tenants;
 
+use crate::kv_nodes::KvNodes;
 use crate::service::Control;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use error::ApiError;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use subtle::ConstantTimeEq;
 
 /// Longest body of a request, in bytes.
 const MAX_BODY: usize = 64 << 10;
+/// Most time for a body to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What the handlers share.
 pub(crate) struct Api {
@@ -31,8 +37,7 @@ pub(crate) struct Api {
     pub token: String,
     /// `addresses.json`; read when an address is needed, since the proxy starts after control.
     pub addresses_file: PathBuf,
-    pub kv_address: String,
-    pub kv_address_file: Option<PathBuf>,
+    pub kv_nodes: KvNodes,
 }
 
 type Shared = State<Arc<Api>>;
@@ -51,7 +56,6 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/", get(page))
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
-        .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn_with_state(Arc::clone(&api), count))
         .with_state(api)
 }
@@ -60,9 +64,29 @@ async fn authenticate(State(api): Shared, request: Request, next: Next) -> Respo
     let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     let token = given.and_then(|value| value.strip_prefix(b"Bearer "));
     match token {
-        Some(token) if bool::from(token.ct_eq(api.token.as_bytes())) => next.run(request).await,
+        Some(token) if bool::from(token.ct_eq(api.token.as_bytes())) => match with_body(request).await {
+            Ok(request) => next.run(request).await,
+            Err(error) => error.into_response(),
+        },
         _ => ApiError::unauthorized().into_response(),
     }
+}
+
+/// The request with its whole body, so that no handler waits for a client.
+async fn with_body(request: Request) -> Result<Request, ApiError> {
+    let (head, body) = request.into_parts();
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY)).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, Body::from(body))),
+        Ok(Err(_)) => {
+            Err(ApiError::bad_request(format!("the body is cut off, or longer than {MAX_BODY} bytes")))
+        }
+        Err(_) => Err(ApiError::too_slow()),
+    }
+}
+
+/// A body as JSON.
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(|error| ApiError::bad_request(format!("the body: {error}")))
 }
 
 async fn count(State(api): Shared, request: Request, next: Next) -> Response {
@@ -89,6 +113,7 @@ async fn overview() -> Json<Value> {
         "POST /api/v1/tenants/{name}/suspend": "put to sleep; body: optionally force: true disconnects clients",
         "POST /api/v1/tenants/{name}/resume": "wake",
         "GET /api/v1/nodes": "KV nodes",
+        "POST /api/v1/nodes/{id}/drain": "take lease and replicas from a KV node; body: optionally undo: true",
         "GET /api/v1/sql-nodes": "SQL nodes",
         "GET /api/v1/status": "the whole in few numbers",
     }))

@@ -1,58 +1,46 @@
 //! Nodes, and the state of the whole.
 
 use super::error::ApiError;
-use super::{Api, Shared};
-use axum::extract::State;
-use axum::routing::get;
+use super::{Api, Shared, parse};
+use crate::kv_nodes::KvNodeView;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::TcpStream;
-
-/// How long the KV node may take to accept a connection.
-const KV_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) fn routes() -> Router<Arc<Api>> {
     Router::new()
         .route("/nodes", get(kv_nodes))
+        .route("/nodes/{id}/drain", post(drain))
         .route("/sql-nodes", get(sql_nodes))
         .route("/status", get(status))
 }
 
-/// A KV node as the API shows it.
-#[derive(Serialize)]
-struct KvNodeView {
-    id: u64,
-    address: String,
-    locality: String,
-    /// `live` or `dead`.
-    state: &'static str,
-    /// Its process, if it runs on this machine.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid: Option<u32>,
-}
-
-/// What a KV node of this machine wrote about itself.
-#[derive(Deserialize)]
-struct KvAddress {
-    pid: Option<u32>,
-}
-
 async fn kv_nodes(State(api): Shared) -> Json<Value> {
-    Json(json!({ "nodes": [kv_node(&api).await] }))
+    Json(json!({ "nodes": api.kv_nodes.list().await }))
 }
 
-/// The one KV node there is today.
-async fn kv_node(api: &Api) -> KvNodeView {
-    let connected = tokio::time::timeout(KV_PATIENCE, TcpStream::connect(&api.kv_address)).await;
-    let state = if matches!(connected, Ok(Ok(_))) { "live" } else { "dead" };
-    let written = api.kv_address_file.as_ref().and_then(|path| std::fs::read(path).ok());
-    let written = written.and_then(|bytes| serde_json::from_slice::<KvAddress>(&bytes).ok());
-    let pid = written.and_then(|kv| kv.pid).filter(|_| state == "live");
-    KvNodeView { id: 1, address: api.kv_address.clone(), locality: "machine=local".into(), state, pid }
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct DrainRequest {
+    #[serde(default)]
+    undo: bool,
+}
+
+async fn drain(
+    State(api): Shared,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Json<KvNodeView>, ApiError> {
+    let id = id.parse().map_err(|_| ApiError::bad_request(format!("\"{id}\" is no number of a node")))?;
+    let request: DrainRequest = if body.is_empty() { DrainRequest::default() } else { parse(&body)? };
+    api.kv_nodes.drain(id, request.undo).await?;
+    let node = api.kv_nodes.list().await.into_iter().find(|node| node.id == Some(id));
+    node.map(Json).ok_or_else(|| ApiError::unknown_node(id))
 }
 
 async fn sql_nodes(State(api): Shared) -> Json<Value> {
@@ -76,10 +64,12 @@ async fn status(State(api): Shared) -> Result<Json<Value>, ApiError> {
     let (waking, running) = api.control.awake();
     let nodes = api.control.sql_nodes();
     let warm = nodes.iter().filter(|node| node.state == "warm").count();
+    let kv_nodes = api.kv_nodes.list().await;
+    let live = kv_nodes.iter().filter(|node| node.state != "dead").count();
     Ok(Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "sql_address": api.sql_address(),
-        "kv": kv_node(&api).await,
+        "kv_nodes": { "total": kv_nodes.len(), "live": live },
         "tenants": { "waking": waking, "running": running },
         "sql_nodes": { "total": nodes.len(), "warm": warm },
     })))

@@ -1,7 +1,7 @@
 //! Tenants: create, list, show, change, suspend, resume, drop.
 
 use super::error::ApiError;
-use super::{Api, Shared};
+use super::{Api, Shared, parse};
 use crate::fleet::TenantStatus;
 use crate::record::{TenantRecord, TenantSettings};
 use axum::body::Bytes;
@@ -167,8 +167,4 @@ async fn resume(State(api): Shared, Path(name): Path<String>) -> Result<Json<Ten
 async fn drop_tenant(State(api): Shared, Path(name): Path<String>) -> Result<StatusCode, ApiError> {
     api.control.drop_tenant(&name).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
-    serde_json::from_slice(body).map_err(|error| ApiError::bad_request(format!("the body: {error}")))
 }

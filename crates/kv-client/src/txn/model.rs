@@ -4,7 +4,7 @@
 use crate::client::KvClient;
 use crate::config::Config;
 use crate::connection::State as Link;
-use crate::pending::Pending;
+use crate::pending::{End, Pending};
 use bytes::{Bytes, BytesMut};
 use kv_api::batch::{
     BatchRequest, Header, IgnoredSequences, KeyValue, RequestKind, Response, Scan, WaitPolicy,
@@ -77,10 +77,10 @@ impl Model {
                 .with_no_client_auth()
         };
         let (link, state) = watch::channel(Link::Connecting);
-        let mut config = Config::new(String::new(), Arc::new(tls), TENANT);
+        let mut config = Config::new(Vec::new(), Arc::new(tls), TENANT);
         config.connect_timeout = std::time::Duration::from_secs(30);
         let model = Arc::new(Model {
-            client: KvClient::with_state(config, state),
+            client: KvClient::with_state(config, state, watch::channel(Vec::new()).1),
             store: Arc::default(),
             link,
             pending: Mutex::default(),
@@ -125,7 +125,7 @@ impl Model {
     /// Breaks the connection: the node forgets locks and intents, answers kept back are lost.
     pub fn disconnect(&self) {
         self.link.send_replace(Link::Connecting);
-        self.pending.lock().close(None);
+        self.pending.lock().close(End::Lost);
         let mut store = self.store.lock();
         let open: Vec<Bytes> =
             store.intents.values().map(|(id, _)| id.clone()).chain(store.locks.values().cloned()).collect();
@@ -337,7 +337,10 @@ impl Store {
                     self.check_unchanged(header, snapshot)?;
                     response.read_timestamp = Some(Timestamp::new(self.clock, 0));
                 }
-                RequestKind::DeleteRange(_) | RequestKind::DropTenant(_) => panic!("not in the model"),
+                RequestKind::DeleteRange(_)
+                | RequestKind::DropTenant(_)
+                | RequestKind::Nodes(_)
+                | RequestKind::DrainNode(_) => panic!("not in the model"),
             }
             response.responses.push(answer);
         }

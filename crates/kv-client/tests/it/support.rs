@@ -56,7 +56,7 @@ impl Cluster {
     pub fn config(&self, identity: Identity, tenant: u64) -> Config {
         let certificate = self.authority.issue(identity).unwrap();
         let tls = internal_client(&self.authority.pem().certificate, &certificate).unwrap();
-        Config::new(self.address.to_string(), tls, TenantId(tenant))
+        Config::new(vec![self.address.to_string()], tls, TenantId(tenant))
     }
 
     /// A client of a tenant.

@@ -29,7 +29,9 @@ pub fn kv_error(error: KvError) -> SqlError {
             let unknown = SqlError::new(SqlState::COMPLETION_UNKNOWN, text).with_detail(error.message);
             return unknown.with_hint("Check whether its changes are there before running it again.");
         }
-        KvErrorKind::Unavailable => (SqlState::CONNECTION_FAILURE, error.message),
+        KvErrorKind::Unavailable | KvErrorKind::NotLeaseholder => {
+            (SqlState::CONNECTION_FAILURE, error.message)
+        }
         KvErrorKind::DiskFull => (SqlState::DISK_FULL, error.message),
         KvErrorKind::Storage => (SqlState::IO_ERROR, error.message),
         KvErrorKind::Overloaded => (SqlState::INSUFFICIENT_RESOURCES, error.message),

@@ -44,7 +44,7 @@ pub fn new_tenant() -> KvClient {
     let tenant = TenantId(NODE.next_tenant.fetch_add(1, Ordering::Relaxed));
     let own = NODE.authority.issue(Identity::Tenant(tenant.0)).expect("a certificate");
     let tls = internal_client(&NODE.authority.pem().certificate, &own).expect("a TLS configuration");
-    KvClient::connect(Config::new(NODE.address.clone(), tls, tenant))
+    KvClient::connect(Config::new(vec![NODE.address.clone()], tls, tenant))
 }
 
 /// A transaction of a tenant that nobody has used yet.

@@ -3,8 +3,9 @@
 //! It runs on every batch before anything else looks at it, and nothing turns it off.
 //!
 //! * A tenant's SQL node may touch keys and spans that lie wholly within `/tenant/<id>/`, refresh spans
-//!   included, and nothing else; it may not drop tenants.
-//! * The control plane may touch the system tenant's span and may drop other tenants.
+//!   included, and nothing else; it may neither drop tenants nor ask about nodes.
+//! * The control plane may touch the system tenant's span, may drop other tenants, and may list and drain
+//!   the nodes of the cluster.
 //! * Everyone else is refused at connect, by [`Caller::from_identity`].
 
 use kv_api::batch::RequestKind;
@@ -78,6 +79,13 @@ fn authorize_request(caller: Caller, kind: &RequestKind) -> Result<(), KvError> 
                 Ok(())
             } else {
                 Err(KvError::new(KvErrorKind::Unauthorized, "only the control plane drops tenants"))
+            };
+        }
+        RequestKind::Nodes(_) | RequestKind::DrainNode(_) => {
+            return if caller == Caller::Control {
+                Ok(())
+            } else {
+                Err(KvError::new(KvErrorKind::Unauthorized, "only the control plane asks about nodes"))
             };
         }
     };

@@ -1,10 +1,10 @@
 //! Commands: what evaluation hands to the pipeline.
 //!
 //! A command carries effects, not requests: the engine writes that evaluation came to, and what to do
-//! once they are applied. With replication, a command is what a Raft log entry will hold.
+//! once they are applied. The writes, at the command's timestamp, are what an entry of the Raft log holds.
 
 use bytes::Bytes;
-use kv_api::Timestamp;
+use kv_api::{TenantId, Timestamp};
 use storage::{StorageError, StorageResult, WriteBatch, mvcc};
 
 /// A version to write at the timestamp the command is given.
@@ -25,8 +25,8 @@ pub struct Effects {
     pub raw: WriteBatch,
     /// Versions at the command's timestamp.
     pub versions: Vec<NewVersion>,
-    /// The record of a transaction whose intents stay for now, without its timestamp.
-    pub record: Option<storage::intent::CommittedTxn>,
+    /// The tenant and the record of a transaction whose intents stay for now, without its timestamp.
+    pub record: Option<(TenantId, storage::intent::CommittedTxn)>,
 }
 
 impl Effects {
@@ -40,9 +40,9 @@ impl Effects {
             let (value, replaced) = (version.value.as_deref(), version.replaced.as_deref());
             mvcc::put_version(batch, &version.key, timestamp, value, replaced)?;
         }
-        if let Some(record) = &self.record {
+        if let Some((tenant, record)) = &self.record {
             let record = storage::intent::CommittedTxn { timestamp, ..record.clone() };
-            storage::txn_record::put(batch, &record);
+            storage::txn_record::put(batch, *tenant, &record);
         }
         Ok(())
     }
@@ -60,17 +60,28 @@ impl Effects {
 /// What runs when a command is applied and before any reader may rely on its effects.
 pub type BeforeVisible = Box<dyn FnOnce(Timestamp) + Send>;
 /// What runs when a command is applied, or could not be.
-pub type Done = Box<dyn FnOnce(Result<Timestamp, StorageError>) + Send>;
+pub type Done = Box<dyn FnOnce(Result<Timestamp, CommandError>) + Send>;
+
+/// Why a command was not applied, or not seen to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommandError {
+    /// The engine failed: whether it was applied is known when the node has restarted.
+    Storage(StorageError),
+    /// It has no effect and never will: the lease it was evaluated under is over.
+    Rejected,
+    /// The lease was lost while it was on its way: it may have an effect.
+    Unknown,
+}
 
 /// Effects on their way to the engine.
 pub struct Command {
     /// The engine writes.
     pub effects: Effects,
+    /// The lease under which it was evaluated; under another it has no effect.
+    pub lease: u64,
     /// Whether the command takes a place in the order of commits. One that does not has no timestamp
     /// of its own: intents being flushed or resolved.
     pub ordered: bool,
-    /// Whether it must be durable when it is done.
-    pub sync: bool,
     /// See [`BeforeVisible`].
     pub before_visible: Option<BeforeVisible>,
     /// See [`Done`].

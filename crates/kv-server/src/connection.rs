@@ -14,6 +14,7 @@ use crate::authorize::Caller;
 use crate::config::Limits;
 use crate::metrics::metrics;
 use crate::node::{Answer, BatchResult, Node};
+use crate::pipeline::Standing;
 use crate::shard::ConnectionId;
 use bytes::BytesMut;
 use futures::FutureExt;
@@ -115,6 +116,11 @@ where
         Ok(greeted) => greeted?,
         Err(_) => return Err(ConnectionError::NoHello),
     }
+    let mut standing = node.pipeline.standing();
+    let Standing::Leaseholder(lease) = *standing.borrow_and_update() else {
+        // It was when the client was greeted; the client comes again.
+        return Ok(());
+    };
     metrics().connections.inc();
     let id = node.open_connection(caller.tenant());
     let node_limits = node.limits.clone();
@@ -129,16 +135,25 @@ where
         large_reads: Arc::new(Semaphore::new(node_limits.max_large_reads_per_connection)),
         frame_started: None,
     };
-    connection.run(shutdown).await
+    // Transactions die with the lease they were opened under.
+    let over = async move { standing.wait_for(|now| *now != Standing::Leaseholder(lease)).await.map(|_| ()) };
+    tokio::select! {
+        ended = connection.run(shutdown) => ended,
+        _ = over => Ok(()),
+    }
+}
+
+/// Where to find the leaseholder, and that it is not here.
+fn elsewhere(node: &Node, leader: Option<replication::NodeId>) -> KvError {
+    let mut error = KvError::new(KvErrorKind::NotLeaseholder, "another KV node holds the lease of the range");
+    error.leaseholder = leader.and_then(|id| node.address_of(id));
+    error
 }
 
 /// Tells a client that it is refused.
 pub async fn refuse(stream: &mut (impl AsyncWrite + Unpin), error: KvError) -> io::Result<()> {
     let mut output = BytesMut::new();
-    encode_frame(
-        &Hello { version: PROTOCOL_VERSION, cluster_id: String::new(), refused: Some(error) },
-        &mut output,
-    );
+    encode_frame(&Hello { version: PROTOCOL_VERSION, refused: Some(error), ..Hello::default() }, &mut output);
     stream.write_all(&output).await?;
     stream.shutdown().await
 }
@@ -170,8 +185,18 @@ async fn greet(
         refuse(stream, KvError::new(KvErrorKind::InvalidRequest, message.clone())).await?;
         return Err(ConnectionError::Mismatch(message));
     }
+    let standing = *node.pipeline.standing().borrow();
+    if let Standing::Follower(leader) = standing {
+        refuse(stream, elsewhere(node, leader)).await?;
+        return Err(ConnectionError::Mismatch("another KV node holds the lease of the range".to_owned()));
+    }
     let mut output = BytesMut::new();
-    let hello = Hello { version: PROTOCOL_VERSION, cluster_id: node.cluster_id().to_owned(), refused: None };
+    let hello = Hello {
+        version: PROTOCOL_VERSION,
+        cluster_id: node.cluster_id().to_owned(),
+        addresses: node.addresses(),
+        refused: None,
+    };
     encode_frame(&hello, &mut output);
     stream.write_all(&output).await?;
     Ok(stream.flush().await?)

@@ -27,7 +27,7 @@ use kv_api::batch::{
     ConditionalPut, DeleteRange, Get, Header, Increment, KeyValue, Request, RequestKind, Response, Scan,
     WaitPolicy,
 };
-use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, Timestamp};
+use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::intent::{CommittedTxn, Intent, IntentView, is_ignored};
@@ -258,11 +258,18 @@ impl<'a> Evaluation<'a> {
                     Response::default()
                 }
                 Some(RequestKind::DropTenant(drop)) => {
-                    let span = kv_api::TenantId(drop.tenant_id).span();
+                    let span = TenantId(drop.tenant_id).span();
                     clear_range(&mut self.raw, &span.start, &span.end);
                     Response::default()
                 }
-                Some(RequestKind::EndTxn(_) | RequestKind::Refresh(_)) | None => Response::default(),
+                // Those about nodes are answered before anything is evaluated.
+                Some(
+                    RequestKind::EndTxn(_)
+                    | RequestKind::Refresh(_)
+                    | RequestKind::Nodes(_)
+                    | RequestKind::DrainNode(_),
+                )
+                | None => Response::default(),
             };
             self.responses.push(response);
         }
@@ -307,7 +314,7 @@ impl<'a> Evaluation<'a> {
             )
             .into());
         }
-        let present = self.node.pipeline.read_timestamp();
+        let present = self.node.pipeline.read_timestamp()?;
         if present < newer {
             // Seen in the engine an instant before the pipeline says so.
             return Err(Stop::Again);
@@ -650,7 +657,7 @@ impl<'a> Evaluation<'a> {
         let versions = self.versions();
         let effects = Effects { raw: std::mem::take(&mut self.raw), versions, record: None };
         if effects.versions.is_empty() && effects.raw.is_empty() {
-            let present = self.node.pipeline.read_timestamp();
+            let present = self.node.pipeline.read_timestamp()?;
             response.read_timestamp = Some(present);
             response.commit_timestamp = Some(present);
             return Ok(Outcome::Answer(response));
@@ -715,7 +722,8 @@ impl<'a> Evaluation<'a> {
                 Some(keys) => settled = self.own_versions(&keys)?,
                 None => {
                     let (id, ignored) = (self.txn.id, self.ignored().to_vec());
-                    record = Some(CommittedTxn { id, timestamp: Timestamp::MIN, ignored });
+                    let txn = CommittedTxn { id, timestamp: Timestamp::MIN, ignored };
+                    record = Some((TenantId(self.asker.tenant), txn));
                 }
             }
         }

@@ -19,6 +19,7 @@
 //! * [`evaluate`], [`read`]: from requests to effects.
 //! * [`pipeline`]: the clock, the order of commits, group commit.
 //! * [`resolve`]: moves intents of finished transactions to the versions.
+//! * [`nodes`]: which nodes the cluster has, for the control plane.
 //! * [`connection`], [`server`]: frames and sockets.
 //!
 //! # Why it is serializable
@@ -29,22 +30,32 @@
 //! nothing it read changed since its snapshot and takes its timestamp; so its reads and its writes
 //! happen at that timestamp. Locks only make it likely that the check succeeds.
 //!
-//! # One range, one replica
+//! # One range, several replicas
 //!
-//! A [`shard::Shard`] has what a range will have, a [`command::Command`] is what a Raft log entry will
-//! carry, and [`pipeline::Pipeline`] stands where the Raft log will. Splits, leases and replication are
-//! not here.
+//! One range holds all keys; it is a Raft group over up to three nodes ([`replication`], [`placement`]).
+//! Its leaseholder serves all clients; the other nodes send them there ([`connection`]). When the lease is
+//! lost so are the transactions that were open under it, and their connections are closed: to a client it
+//! is what a restart of the node would be. [`cluster`] knows the nodes and looks after the replicas,
+//! [`peers`] carries the messages.
+//!
+//! Several ranges are not here. Each will have what a [`shard::Shard`] has, and a lease and a clock of its
+//! own; transactions over several need the protocol of `cockroachdb-2020`, section 3.
 
 pub mod authorize;
+pub mod cluster;
 pub mod command;
 pub mod config;
 pub mod connection;
 pub mod evaluate;
+pub mod found;
 pub mod latch;
 pub mod lock_table;
 pub mod metrics;
 pub mod node;
+pub mod nodes;
+pub mod peers;
 pub mod pipeline;
+pub mod placement;
 pub mod read;
 pub mod resolve;
 pub mod server;

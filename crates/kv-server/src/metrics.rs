@@ -7,7 +7,7 @@ use prometheus::{
 use std::sync::OnceLock;
 
 /// Names of the request kinds, in the order of [`kind_index`].
-pub const KINDS: [&str; 12] = [
+pub const KINDS: [&str; 14] = [
     "get",
     "scan",
     "put",
@@ -19,6 +19,8 @@ pub const KINDS: [&str; 12] = [
     "end_txn",
     "refresh",
     "drop_tenant",
+    "nodes",
+    "drain_node",
     "none",
 ];
 
@@ -36,7 +38,9 @@ pub fn kind_index(kind: Option<&RequestKind>) -> usize {
         Some(RequestKind::EndTxn(_)) => 8,
         Some(RequestKind::Refresh(_)) => 9,
         Some(RequestKind::DropTenant(_)) => 10,
-        None => 11,
+        Some(RequestKind::Nodes(_)) => 11,
+        Some(RequestKind::DrainNode(_)) => 12,
+        None => 13,
     }
 }
 
@@ -62,6 +66,18 @@ pub struct Metrics {
     pub connections: IntGauge,
     /// Transactions known to the node.
     pub transactions: IntGauge,
+    /// Messages written to other KV nodes.
+    pub peer_sent: IntCounter,
+    /// Messages read from other KV nodes.
+    pub peer_received: IntCounter,
+    /// Messages to and from other KV nodes that were dropped, by reason.
+    pub peer_dropped: IntCounterVec,
+    /// Bytes written to other KV nodes.
+    pub peer_bytes_sent: IntCounter,
+    /// Bytes read from other KV nodes.
+    pub peer_bytes_received: IntCounter,
+    /// KV nodes that this one has a connection to.
+    pub peers_connected: IntGauge,
 }
 
 fn register<C: Collector + Clone + 'static>(collector: C) -> C {
@@ -123,6 +139,33 @@ impl Metrics {
             transactions: register(IntGauge::new(
                 "dormouse_kv_transactions",
                 "Transactions the node keeps state for",
+            )?),
+            peer_sent: register(IntCounter::new(
+                "dormouse_kv_peer_messages_sent_total",
+                "Messages written to other KV nodes",
+            )?),
+            peer_received: register(IntCounter::new(
+                "dormouse_kv_peer_messages_received_total",
+                "Messages read from other KV nodes",
+            )?),
+            peer_dropped: register(IntCounterVec::new(
+                Opts::new(
+                    "dormouse_kv_peer_messages_dropped_total",
+                    "Messages to and from other KV nodes that were dropped, by reason",
+                ),
+                &["reason"],
+            )?),
+            peer_bytes_sent: register(IntCounter::new(
+                "dormouse_kv_peer_sent_bytes_total",
+                "Bytes written to other KV nodes",
+            )?),
+            peer_bytes_received: register(IntCounter::new(
+                "dormouse_kv_peer_received_bytes_total",
+                "Bytes read from other KV nodes",
+            )?),
+            peers_connected: register(IntGauge::new(
+                "dormouse_kv_peers_connected",
+                "KV nodes that this one has a connection to",
             )?),
         })
     }

@@ -9,13 +9,15 @@
 //! `done` and not in the task that waits for the answer, which may be gone by then.
 
 use crate::authorize::{Caller, authorize};
-use crate::command::Command;
+use crate::cluster::Cluster;
+use crate::command::{Command, CommandError};
 use crate::config::Limits;
 use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
 use crate::latch::{Access, LatchId};
 use crate::lock_table::{TxnKey, WaiterId};
 use crate::metrics::{kind_index, metrics};
-use crate::pipeline::Pipeline;
+use crate::nodes;
+use crate::pipeline::{LeaseHook, Pipeline, Transport};
 use crate::resolve::ResolveJob;
 use crate::shard::{ConnectionId, Shard, TxnEntry, TxnStatus, aborted};
 use crate::validate::validate;
@@ -23,13 +25,15 @@ use kv_api::batch::{Header, RequestKind, Response};
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
+use replication::{Envelope, NodeId, ReplicationError, Sound, Store, StoreConfig};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
-use storage::{Engine, StorageError, StorageResult, ident};
+use storage::{Engine, StorageError, StorageResult};
 use tokio::sync::{mpsc, oneshot};
 
 /// Number of shards; a power of two.
@@ -75,7 +79,10 @@ pub struct Node {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) pipeline: Pipeline,
     pub(crate) limits: Limits,
+    node_id: NodeId,
     cluster_id: String,
+    /// The node's part in the cluster, once it has one.
+    cluster: OnceLock<Arc<Cluster>>,
     shards: Box<[Mutex<Shard>]>,
     /// How many committed transactions have intents left, in all shards. Readers look at the lock
     /// space only when there are any, or when they have intents of their own.
@@ -87,27 +94,56 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the store in `engine`, settles what an earlier run left, and starts the pipeline and, on
-    /// the present tokio runtime, the resolver of intents.
+    /// Starts a node on the store in `engine`, which is founded if it is empty, without others to speak to.
+    /// If the store's node decides alone, it serves when this returns.
     ///
     /// # Errors
-    /// If the store is of another version, damaged, or cannot be written.
+    /// As for [`Node::start_as`].
     pub fn start(engine: Arc<dyn Engine>, limits: Limits) -> StorageResult<Arc<Self>> {
-        let cluster_id = ident::open(&*engine, &uuid::Uuid::new_v4().to_string())?;
-        crate::resolve::recover(&*engine)?;
-        let pipeline = Pipeline::start(Arc::clone(&engine), limits.max_queued_bytes)?;
+        let identity = crate::found::open_or_found(&*engine)?;
+        Self::start_as(engine, limits, &identity, Arc::new(Nobody))
+    }
+
+    /// Opens the replicas in `engine`, and starts the pipeline and, on the present tokio runtime, the
+    /// resolver of intents.
+    ///
+    /// # Errors
+    /// If the store is damaged or cannot be written.
+    pub fn start_as(
+        engine: Arc<dyn Engine>,
+        limits: Limits,
+        identity: &Identity,
+        transport: Arc<dyn Transport>,
+    ) -> StorageResult<Arc<Self>> {
+        let node_id = identity.node_id;
+        let (epoch, seed) = uuid::Uuid::new_v4().as_u64_pair();
+        let open = {
+            let engine = Arc::clone(&engine);
+            move |now| {
+                let config = StoreConfig::new(node_id, epoch, seed);
+                Store::open(engine, config, Sound, now).map_err(|error| match error {
+                    ReplicationError::Storage(error) => error,
+                    other => StorageError::Corruption(other.to_string()),
+                })
+            }
+        };
+        let pipeline = Pipeline::start(Arc::clone(&engine), limits.max_queued_bytes, transport, open)?;
+        let cluster_id = identity.cluster_id.clone();
         let (resolver, jobs) = mpsc::unbounded_channel();
         let node = Arc::new(Node {
             engine,
             pipeline,
             limits,
+            node_id,
             cluster_id,
+            cluster: OnceLock::new(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             unresolved: AtomicUsize::new(0),
             next_connection: AtomicU64::new(1),
             oldest_snapshot: AtomicU64::new(0),
             resolver,
         });
+        node.pipeline.set_hook(Arc::new(ForgetTransactions(Arc::downgrade(&node))));
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
         tokio::spawn(forget_history(Arc::downgrade(&node)));
         Ok(node)
@@ -116,6 +152,38 @@ impl Node {
     /// The cluster this store belongs to.
     pub fn cluster_id(&self) -> &str {
         &self.cluster_id
+    }
+
+    /// This node within the cluster.
+    pub fn node_id(&self) -> NodeId {
+        self.node_id
+    }
+
+    /// Gives the node its part in the cluster. What was given first holds.
+    pub fn set_cluster(&self, cluster: Arc<Cluster>) {
+        let _ = self.cluster.set(cluster);
+    }
+
+    /// The node's part in the cluster.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.get()
+    }
+
+    /// Where a node of the cluster can be reached.
+    pub fn address_of(&self, id: NodeId) -> Option<String> {
+        let records = crate::cluster::records(&*self.engine).ok()?;
+        records.into_iter().find(|record| record.id == id).map(|record| record.address)
+    }
+
+    /// Where the nodes of the cluster can be reached, as far as this one knows.
+    pub fn addresses(&self) -> Vec<String> {
+        let records = crate::cluster::records(&*self.engine).unwrap_or_default();
+        records.into_iter().map(|record| record.address).collect()
+    }
+
+    /// Carries out a batch of the node's own, on keys that no client may touch.
+    pub(crate) async fn internal(self: &Arc<Self>, asker: Asker, batch: BatchRequest) -> BatchResult {
+        Arc::clone(self).execute(asker, batch, WriteKind::Lone).await
     }
 
     /// Notes a new connection of a tenant and names it.
@@ -149,6 +217,9 @@ impl Node {
             if let Some(counter) = metrics().requests.get(kind_index(request.kind.as_ref())) {
                 counter.inc();
             }
+        }
+        if nodes::is_about_nodes(&batch) {
+            return Answer::Later(Box::pin(nodes::answer(Arc::clone(self), batch)));
         }
         let asker = Asker { tenant: caller.tenant().0, connection };
         match classify(&batch) {
@@ -268,6 +339,8 @@ impl Node {
             }
         };
         loop {
+            // What is read from here on counts under this lease only; `submit` insists on it.
+            let lease = self.pipeline.lease()?;
             let (spans, generation) = self.latch_spans(asker, txn, &batch, kind)?;
             let latches = self.latch(tenant, spans).await;
             let room = match kind {
@@ -295,7 +368,7 @@ impl Node {
                     let record = effects.record.clone();
                     let ordered = commits || !kind.is_transactional();
                     let node = Arc::clone(&self);
-                    let registers = record.clone().map(|record| {
+                    let registers = record.clone().map(|(_, record)| {
                         let node = Arc::clone(&node);
                         Box::new(move |timestamp| {
                             let committed = storage::intent::CommittedTxn { timestamp, ..record };
@@ -305,8 +378,8 @@ impl Node {
                     });
                     let command = Command {
                         effects,
+                        lease,
                         ordered,
-                        sync: ordered,
                         before_visible: registers,
                         done: {
                             let latches = latches.clone_id();
@@ -415,7 +488,7 @@ impl Node {
         }
     }
 
-    fn commit_done(&self, txn: TxnKey, result: &Result<Timestamp, StorageError>, record: bool) {
+    fn commit_done(&self, txn: TxnKey, result: &Result<Timestamp, CommandError>, record: bool) {
         let job = {
             let mut shard = self.shard(txn.tenant);
             match result {
@@ -432,7 +505,7 @@ impl Node {
                         }
                     })
                 }
-                Err(StorageError::DiskFull(_)) => {
+                Err(CommandError::Rejected) => {
                     // Nothing was written: the transaction is as it was before.
                     if let Some(entry) = shard.txn(txn) {
                         let connection = entry.connection;
@@ -441,7 +514,7 @@ impl Node {
                     None
                 }
                 Err(_) => {
-                    // The outcome is open until the node restarts; its intents must stay.
+                    // The outcome is open until there is another lease; its intents must stay.
                     shard.end(txn);
                     None
                 }
@@ -460,7 +533,7 @@ impl Node {
     /// refused at the call before could see; so no batch under way loses what it reads.
     pub fn forget_history(&self) {
         let kept = u64::try_from(self.limits.history_kept.as_nanos()).unwrap_or(u64::MAX);
-        let mut oldest = self.pipeline.closed().wall_ns.saturating_sub(kept);
+        let mut oldest = self.pipeline.history_clock().wall_ns.saturating_sub(kept);
         for shard in &self.shards {
             // A transaction that holds locks or intents keeps what it has read.
             oldest = shard.lock().oldest_snapshot().map_or(oldest, |snapshot| oldest.min(snapshot.wall_ns));
@@ -474,6 +547,25 @@ impl Node {
         if self.shard(txn.tenant).remove_intent_txn(txn) {
             self.unresolved.fetch_sub(1, Ordering::SeqCst);
         }
+    }
+}
+
+/// For a node that is alone.
+struct Nobody;
+
+impl Transport for Nobody {
+    fn send(&self, _: Envelope) {}
+}
+
+/// Forgets the transactions of an earlier lease. Their clients' connections are closed as well, but one
+/// may be slow to notice.
+struct ForgetTransactions(std::sync::Weak<Node>);
+
+impl LeaseHook for ForgetTransactions {
+    fn lease_acquired(&self) {
+        let Some(node) = self.0.upgrade() else { return };
+        node.shards.iter().for_each(|shard| shard.lock().reset());
+        node.unresolved.store(0, Ordering::SeqCst);
     }
 }
 
@@ -491,10 +583,9 @@ fn abort_job(txn: TxnKey, entry: &TxnEntry) -> Option<ResolveJob> {
     (!entry.intents.is_empty()).then(|| ResolveJob::aborted(txn, entry))
 }
 
-fn command_error(error: StorageError, ordered: bool) -> KvError {
+fn command_error(error: CommandError, ordered: bool) -> KvError {
     match error {
-        StorageError::DiskFull(_) => error.into(),
-        _ if ordered => ambiguous(),
+        CommandError::Storage(_) if ordered => ambiguous(),
         _ => error.into(),
     }
 }

@@ -1,74 +1,120 @@
-//! The pipeline: the one clock, the order of commits, and group commit.
+//! The pipeline: the clock, the order of commits, and the way of commands through the Raft log.
 //!
 //! # What it promises
 //!
+//! * It takes commands only while this node holds the lease of the range, and only those that were
+//!   evaluated under that very lease.
 //! * A command takes its timestamp and its place in the queue in one step, and commands are applied in
 //!   queue order. So the engine always holds a prefix of the commit order, and a timestamp is *closed*,
 //!   with everything at or below it applied, as soon as it is below the oldest command in flight.
 //! * [`Pipeline::read_timestamp`] hands out closed timestamps only. Reading there waits for nothing and
 //!   can never be changed by a later commit; and because a commit is acknowledged only after it has
 //!   become closed, every read that starts afterwards sees it.
-//! * One thread drains the queue, makes one engine batch of all it finds, and syncs once if any of them
-//!   asks for it. While it syncs the next group gathers.
-//! * Timestamps stay below a durable floor, and the next run of the store starts above it: time never
-//!   goes back, whatever the wall clock does. An idle pipeline writes nothing.
+//! * Timestamps stay below the ceiling of the lease and above its floor ([`replication`]): time never goes
+//!   back from one leaseholder to the next or across a restart, whatever the wall clocks do. An idle
+//!   pipeline writes nothing.
+//!
+//! One thread, [`driver`], owns the replicas of the node: it proposes all commands it finds, persists them
+//! with one sync, applies what is committed, and answers. While it syncs the next group gathers.
 //!
 //! # Missing
 //!
-//! With several ranges each has a queue of its own, and one sync serves the groups of all of them.
+//! There is one range, [`RANGE`], that holds all keys. With several, each has a lease, a queue and commands
+//! in flight of its own; the driver and its one sync are for all of them already.
 
-use crate::command::{Command, Done};
-use crate::metrics::metrics;
+mod driver;
+mod recovery;
+
+pub use driver::{Status, Transport};
+
+use crate::command::{Command, CommandError};
+use driver::Driver;
 use kv_api::timestamp::HybridClock;
 use kv_api::{KvError, KvErrorKind, Timestamp};
 use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
+use replication::{Envelope, MemberChange, Millis, NodeId, RangeId, Sound, Store};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
-use storage::{Engine, StorageError, StorageResult, WriteBatch, ident};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use storage::{Engine, StorageError};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-/// How far the durable floor is moved ahead of the clock.
-const FLOOR_AHEAD_NS: u64 = 20_000_000_000;
-/// Most bytes of effects in one group.
-const MAX_GROUP_BYTES: usize = 4 << 20;
-/// Most commands in one group.
-const MAX_GROUP_LEN: usize = 1024;
+/// The range that holds all keys.
+pub const RANGE: RangeId = 1;
+
+/// When the ceiling of the lease is this near it is raised.
+const CEILING_NEAR_NS: u64 = 2_000_000_000;
 /// Bytes one permit of the queue stands for.
 const PERMIT_BYTES: usize = 1024;
+/// Most messages from other nodes that wait to be taken in; more are dropped, which Raft puts up with.
+const MAX_INBOX: usize = 1 << 14;
+
+/// Who serves the range, as this node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// This node, under the lease with this sequence number.
+    Leaseholder(u64),
+    /// Not this node, but this one if it is known.
+    Follower(Option<NodeId>),
+}
 
 struct Queued {
     command: Command,
     timestamp: Timestamp,
 }
 
+/// The lease while it can be used.
+#[derive(Clone, Copy)]
+struct Held {
+    sequence: u64,
+    ceiling: Timestamp,
+    until: Millis,
+}
+
+/// Something asked of the driver besides commands.
+enum Asked {
+    ChangeMembers(MemberChange, oneshot::Sender<Result<(), KvError>>),
+    TransferLease(NodeId, oneshot::Sender<Result<(), KvError>>),
+    Status(oneshot::Sender<Status>),
+    Watch(Vec<NodeId>),
+}
+
 struct State {
     clock: HybridClock,
-    /// No timestamp at or above this has been handed out; durable.
-    floor: Timestamp,
+    held: Option<Held>,
     queue: VecDeque<Queued>,
-    /// Timestamps of ordered commands that are not applied yet, ascending.
-    in_flight: VecDeque<Timestamp>,
+    /// Timestamps of ordered commands that are not applied yet.
+    in_flight: BTreeSet<Timestamp>,
+    inbox: Vec<Envelope>,
+    asked: Vec<Asked>,
+    wants_ceiling: bool,
+    /// Whether writes wait for space on the disk.
+    disk_full: bool,
     closing: bool,
 }
 
 struct Shared {
-    engine: Arc<dyn Engine>,
     state: Mutex<State>,
     ready: Condvar,
     space: Arc<Semaphore>,
     max_permits: usize,
-    /// Whether the last write failed for want of space; said once when it begins and when it ends.
-    disk_full: AtomicBool,
+    started: Instant,
+    standing: watch::Sender<Standing>,
     /// Told once, when the engine failed in a way only a restart mends.
     broken: Notify,
 }
 
-/// The clock and queue in front of an engine.
+/// What the node does before it serves under a new lease.
+pub trait LeaseHook: Send + Sync {
+    /// Forgets what was in memory under an earlier one.
+    fn lease_acquired(&self);
+}
+
+/// The clock, the lease and the queue in front of the Raft log.
 pub struct Pipeline {
     shared: Arc<Shared>,
+    hook: Arc<Mutex<Option<Arc<dyn LeaseHook>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -86,51 +132,98 @@ fn before(timestamp: Timestamp) -> Timestamp {
 }
 
 impl Pipeline {
-    /// Starts the apply thread of an engine. At most `max_queued_bytes` of effects wait at a time.
+    /// Starts the driver of a node's replicas. At most `max_queued_bytes` of effects wait at a time.
+    /// `store` opens the replicas at a time of the driver's clock.
     ///
     /// # Errors
-    /// If the durable floor of the clock cannot be read or written, or no thread can be started.
-    pub fn start(engine: Arc<dyn Engine>, max_queued_bytes: usize) -> StorageResult<Self> {
-        let floor = ident::clock_floor(&*engine)?;
+    /// If the replicas cannot be opened or no thread can be started.
+    pub fn start(
+        engine: Arc<dyn Engine>,
+        max_queued_bytes: usize,
+        transport: Arc<dyn Transport>,
+        store: impl FnOnce(Millis) -> Result<Store<Sound>, StorageError>,
+    ) -> Result<Self, StorageError> {
         let max_permits = (max_queued_bytes / PERMIT_BYTES).max(1);
         let state = State {
-            clock: HybridClock::starting_after(floor),
-            floor,
+            clock: HybridClock::default(),
+            held: None,
             queue: VecDeque::new(),
-            in_flight: VecDeque::new(),
+            in_flight: BTreeSet::new(),
+            inbox: Vec::new(),
+            asked: Vec::new(),
+            wants_ceiling: false,
+            disk_full: false,
             closing: false,
         };
         let shared = Arc::new(Shared {
-            engine,
             state: Mutex::new(state),
             ready: Condvar::new(),
             space: Arc::new(Semaphore::new(max_permits)),
             max_permits,
-            disk_full: AtomicBool::new(false),
+            started: Instant::now(),
+            standing: watch::Sender::new(Standing::Follower(None)),
             broken: Notify::new(),
         });
-        shared.extend_floor(&mut shared.state.lock())?;
-        let applier = Arc::clone(&shared);
+        let hook = Arc::new(Mutex::new(None));
+        let store = store(shared.millis())?;
+        let mut driver = Driver::new(Arc::clone(&shared), Arc::clone(&hook), engine, store, transport);
+        driver.begin()?;
         let thread = std::thread::Builder::new()
-            .name("kv-apply".to_owned())
-            .spawn(move || applier.run())
+            .name("kv-raft".to_owned())
+            .spawn(move || driver.run())
             .map_err(|error| StorageError::Io(error.to_string()))?;
-        Ok(Pipeline { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Pipeline { shared, hook, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Sets what is done before the node serves under a new lease.
+    pub fn set_hook(&self, hook: Arc<dyn LeaseHook>) {
+        *self.hook.lock() = Some(hook);
+    }
+
+    /// Who serves the range, now and from now on.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.shared.standing.subscribe()
+    }
+
+    /// The sequence number of the lease, for as long as it is this node's.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::Unavailable`] if it is not.
+    pub fn lease(&self) -> Result<u64, KvError> {
+        let state = self.shared.state.lock();
+        self.shared.held(&state).map(|held| held.sequence)
     }
 
     /// A closed timestamp at or above every commit acknowledged so far.
-    pub fn read_timestamp(&self) -> Timestamp {
+    ///
+    /// # Errors
+    /// As for [`Pipeline::lease`].
+    pub fn read_timestamp(&self) -> Result<Timestamp, KvError> {
         let mut state = self.shared.state.lock();
-        match state.in_flight.front() {
-            Some(oldest) => before(*oldest),
+        self.shared.held(&state)?;
+        match state.in_flight.first() {
+            Some(oldest) => Ok(before(*oldest)),
             None => self.shared.now(&mut state),
         }
     }
 
     /// The largest closed timestamp that may have been handed out.
-    pub fn closed(&self) -> Timestamp {
+    ///
+    /// # Errors
+    /// As for [`Pipeline::lease`].
+    pub fn closed(&self) -> Result<Timestamp, KvError> {
         let state = self.shared.state.lock();
-        state.in_flight.front().map_or(state.clock.latest(), |oldest| before(*oldest))
+        self.shared.held(&state)?;
+        Ok(state.in_flight.first().map_or(state.clock.latest(), |oldest| before(*oldest)))
+    }
+
+    /// The time by which history is kept. A leaseholder's is that of the timestamps it has handed out, which
+    /// stands still while nobody asks; elsewhere it is the wall clock's.
+    pub fn history_clock(&self) -> Timestamp {
+        match *self.shared.standing.borrow() {
+            Standing::Leaseholder(_) => self.shared.state.lock().clock.latest(),
+            Standing::Follower(_) => Timestamp::new(physical_ns(), 0),
+        }
     }
 
     /// Waits until the queue has room for a command of about `bytes` bytes, which the permit then
@@ -149,21 +242,81 @@ impl Pipeline {
     /// is applied or failed.
     ///
     /// # Errors
-    /// If the node shuts down; then `done` is never called.
+    /// If the node shuts down, its disk is full, or it no longer holds the lease under which the command
+    /// was evaluated; then nothing happens and `done` is never called.
     pub fn submit(&self, command: Command) -> Result<Timestamp, KvError> {
         let mut state = self.shared.state.lock();
         if state.closing {
             return Err(shutting_down());
         }
-        let timestamp = if command.ordered { self.shared.now(&mut state) } else { Timestamp::MIN };
+        if self.shared.held(&state)?.sequence != command.lease {
+            return Err(not_leaseholder());
+        }
+        if state.disk_full {
+            return Err(StorageError::DiskFull("writes wait for space".to_owned()).into());
+        }
+        let timestamp = if command.ordered { self.shared.now(&mut state)? } else { Timestamp::MIN };
         if command.ordered {
-            state.in_flight.push_back(timestamp);
+            state.in_flight.insert(timestamp);
         }
         state.queue.push_back(Queued { command, timestamp });
         if state.queue.len() == 1 {
             self.shared.ready.notify_one();
         }
         Ok(timestamp)
+    }
+
+    /// Takes in messages from other nodes.
+    pub fn receive(&self, mut envelopes: Vec<Envelope>) {
+        let mut state = self.shared.state.lock();
+        let room = MAX_INBOX.saturating_sub(state.inbox.len());
+        envelopes.truncate(room);
+        state.inbox.append(&mut envelopes);
+        self.shared.ready.notify_one();
+    }
+
+    /// Changes the members of the range.
+    ///
+    /// # Errors
+    /// If this node does not hold the lease, or another change is under way.
+    pub async fn change_members(&self, change: MemberChange) -> Result<(), KvError> {
+        self.ask(|answer| Asked::ChangeMembers(change, answer)).await?
+    }
+
+    /// Hands the lease to another node. The new leaseholder may not be there yet when this returns.
+    ///
+    /// # Errors
+    /// If this node does not hold it, or the other cannot take it.
+    pub async fn transfer_lease(&self, to: NodeId) -> Result<(), KvError> {
+        self.ask(|answer| Asked::TransferLease(to, answer)).await?
+    }
+
+    /// How the range and the other nodes are doing.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn status(&self) -> Result<Status, KvError> {
+        self.ask(Asked::Status).await
+    }
+
+    /// Asks the nodes of the cluster for signs of life, so that [`Status::silent`] tells of them.
+    pub fn watch_nodes(&self, nodes: Vec<NodeId>) {
+        let mut state = self.shared.state.lock();
+        state.asked.push(Asked::Watch(nodes));
+        self.shared.ready.notify_one();
+    }
+
+    async fn ask<T>(&self, asked: impl FnOnce(oneshot::Sender<T>) -> Asked) -> Result<T, KvError> {
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut state = self.shared.state.lock();
+            if state.closing {
+                return Err(shutting_down());
+            }
+            state.asked.push(asked(sender));
+            self.shared.ready.notify_one();
+        }
+        receiver.await.map_err(|_| shutting_down())
     }
 
     /// Returns when the engine has failed in a way only a restart mends.
@@ -179,7 +332,7 @@ impl Pipeline {
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
-            tracing::error!("the apply thread ended abnormally");
+            tracing::error!("the replication thread ended abnormally");
         }
     }
 }
@@ -194,101 +347,46 @@ fn shutting_down() -> KvError {
     KvError::new(KvErrorKind::Unavailable, "the KV node is shutting down")
 }
 
+fn not_leaseholder() -> KvError {
+    KvError::new(KvErrorKind::Unavailable, "the KV node does not hold the lease of the range")
+}
+
 impl Shared {
-    fn now(&self, state: &mut State) -> Timestamp {
+    fn millis(&self) -> Millis {
+        Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX)
+    }
+
+    fn held(&self, state: &State) -> Result<Held, KvError> {
+        match state.held {
+            Some(held) if self.millis() < held.until => Ok(held),
+            _ => Err(not_leaseholder()),
+        }
+    }
+
+    fn now(&self, state: &mut State) -> Result<Timestamp, KvError> {
+        let ceiling = self.held(state)?.ceiling;
         let physical = physical_ns();
-        if physical >= state.floor.wall_ns
-            && let Err(error) = self.extend_floor(state)
-        {
-            // The clock then stands still but for its logical part, which keeps it below the floor;
-            // a full disk must not stop reads.
-            tracing::debug!("the clock's floor cannot be moved: {error}");
-            return state.clock.now(0);
+        if physical.saturating_add(CEILING_NEAR_NS) >= ceiling.wall_ns && !state.wants_ceiling {
+            state.wants_ceiling = true;
+            self.ready.notify_one();
         }
-        state.clock.now(physical)
+        // At the ceiling the clock stands still but for its logical part; a full disk, on which the ceiling
+        // cannot be raised, must not stop reads.
+        let now = state.clock.now(physical.min(ceiling.wall_ns.saturating_sub(1)));
+        if now < ceiling { Ok(now) } else { Err(not_leaseholder()) }
     }
+}
 
-    fn extend_floor(&self, state: &mut State) -> StorageResult<()> {
-        let wall_ns = state.clock.latest().wall_ns.max(physical_ns()).saturating_add(FLOOR_AHEAD_NS);
-        let floor = Timestamp::new(wall_ns, 0);
-        let mut batch = WriteBatch::new();
-        ident::put_clock_floor(&mut batch, floor);
-        self.engine.write(&batch, true)?;
-        state.floor = floor;
-        Ok(())
-    }
-
-    fn run(&self) {
-        let mut batch = WriteBatch::new();
-        let mut group: Vec<Queued> = Vec::new();
-        while self.next_group(&mut group) {
-            self.apply(&mut group, &mut batch);
-        }
-    }
-
-    /// Waits for commands and takes as many as fit into a group; false when there will be none.
-    fn next_group(&self, group: &mut Vec<Queued>) -> bool {
-        let mut state = self.state.lock();
-        while state.queue.is_empty() {
-            if state.closing {
-                return false;
-            }
-            self.ready.wait(&mut state);
-        }
-        let mut bytes = 0;
-        while group.len() < MAX_GROUP_LEN && bytes < MAX_GROUP_BYTES {
-            let Some(queued) = state.queue.pop_front() else { break };
-            bytes += queued.command.effects.byte_len();
-            group.push(queued);
-        }
-        true
-    }
-
-    fn apply(&self, group: &mut Vec<Queued>, batch: &mut WriteBatch) {
-        let ordered = group.iter().filter(|queued| queued.command.ordered).count();
-        let sync = group.iter().any(|queued| queued.command.sync);
-        let written = self.write(group, batch, sync);
-        metrics().group_commands.observe(group.len() as f64);
-        let mut finished: Vec<(Timestamp, Done)> = Vec::with_capacity(group.len());
-        for Queued { command, timestamp } in group.drain(..) {
-            if let (Ok(()), Some(before_visible)) = (&written, command.before_visible) {
-                before_visible(timestamp);
-            }
-            finished.push((timestamp, command.done));
-        }
-        {
-            let mut state = self.state.lock();
-            state.in_flight.drain(..ordered);
-        }
-        for (timestamp, done) in finished {
-            done(written.clone().map(|()| timestamp));
-        }
-    }
-
-    fn write(&self, group: &[Queued], batch: &mut WriteBatch, sync: bool) -> StorageResult<()> {
-        batch.clear(MAX_GROUP_BYTES);
-        let result = group
-            .iter()
-            .try_for_each(|queued| queued.command.effects.encode(queued.timestamp, batch))
-            .and_then(|()| self.engine.write(batch, sync));
-        match &result {
-            Ok(()) => {
-                if self.disk_full.load(Ordering::Relaxed) {
-                    self.disk_full.store(false, Ordering::Relaxed);
-                    tracing::info!("there is space on the disk again");
-                }
-            }
-            Err(StorageError::DiskFull(message)) => {
-                if !self.disk_full.swap(true, Ordering::Relaxed) {
-                    tracing::error!("the disk is full, writes are refused: {message}");
-                }
-            }
-            Err(error) => {
-                tracing::error!(commands = group.len(), "the engine failed, the node must restart: {error}");
-                self.broken.notify_one();
+/// What the answer to a command's failure is.
+impl From<CommandError> for KvError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Storage(error) => error.into(),
+            CommandError::Rejected => not_leaseholder(),
+            CommandError::Unknown => {
+                KvError::new(KvErrorKind::Ambiguous, "the lease was lost while the transaction was committed")
             }
         }
-        result
     }
 }
 

@@ -105,7 +105,7 @@ impl Node {
         if batch.header.fixed_read_timestamp {
             return Err(KvError::new(KvErrorKind::Retry, "the snapshot of the transaction cannot move"));
         }
-        let to = self.pipeline.read_timestamp();
+        let to = self.pipeline.read_timestamp()?;
         let tracked = self.tracked_spans(asker, &batch.header);
         self.check_unchanged(asker.tenant, batch.header.refresh_spans.iter().chain(&tracked), from, to)?;
         Ok(BatchResponse {
@@ -149,11 +149,11 @@ impl Node {
     /// from too far back.
     pub fn snapshot_timestamp(&self, given: Option<Timestamp>) -> Result<Timestamp, KvError> {
         match given {
-            None => Ok(self.pipeline.read_timestamp()),
+            None => self.pipeline.read_timestamp(),
             Some(given) if given < self.oldest_snapshot() => {
                 Err(KvError::new(KvErrorKind::Retry, "snapshot too old: what it sees is no longer kept"))
             }
-            Some(given) if given <= self.pipeline.closed() => Ok(given),
+            Some(given) if given <= self.pipeline.closed()? => Ok(given),
             Some(_) => {
                 Err(KvError::new(KvErrorKind::InvalidRequest, "the read timestamp lies in the future"))
             }

@@ -1,5 +1,5 @@
 //! Settling intents: of transactions too large to be settled in the command that ends them, and of
-//! those an earlier run of the node left.
+//! those that died with an earlier leaseholder.
 //!
 //! The intents of a committed transaction become versions at its commit timestamp, those of an aborted
 //! one are removed; a few hundred at a time, each time under write latches, so that no writer evaluates
@@ -12,10 +12,10 @@ use crate::lock_table::TxnKey;
 use crate::node::Node;
 use crate::shard::{TxnEntry, key_after};
 use bytes::Bytes;
-use kv_api::{Span, Timestamp};
+use kv_api::{Span, TenantId, Timestamp};
 use std::sync::{Arc, Weak};
 use storage::intent::{CommittedTxn, Intent};
-use storage::{Bounds, Engine, Space, StorageError, StorageResult, WriteBatch, txn_record};
+use storage::{Bounds, Engine, Reader, Space, StorageError, StorageResult, WriteBatch, txn_record};
 use tokio::sync::{mpsc, oneshot};
 
 /// Most intents settled at a time.
@@ -49,8 +49,8 @@ pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>
     while let Some(job) = jobs.recv().await {
         let Some(node) = node.upgrade() else { return };
         if let Err(error) = settle(&node, &job).await {
-            // What is left is settled when the node starts again; until then it stays visible, or
-            // invisible, through the transaction's entry.
+            // What is left is settled by the next leaseholder; until then it stays visible, or invisible,
+            // through the transaction's entry.
             tracing::warn!("intents could not be settled: {error}");
         } else {
             node.resolved(job.txn);
@@ -59,6 +59,7 @@ pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>
 }
 
 async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), String> {
+    let lease = node.pipeline.lease().map_err(|error| error.to_string())?;
     let committed = job.committed.and_then(|timestamp| {
         let shard = node.shard(job.txn.tenant);
         shard
@@ -76,26 +77,26 @@ async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), String> {
             let latches = node.latch(job.txn.tenant, vec![(latched, Access::Write)]).await;
             let raw = settle_page(&*node.engine, &page.first, &page.last, job.txn.id, committed.as_ref())
                 .map_err(|error| error.to_string())?;
-            submit(node, raw).await?;
+            submit(node, lease, raw).await?;
             drop(latches);
             start = key_after(&page.last);
         }
     }
     if job.committed.is_some() {
         let mut raw = WriteBatch::new();
-        txn_record::delete(&mut raw, &job.txn.id);
-        submit(node, raw).await?;
+        txn_record::delete(&mut raw, TenantId(job.txn.tenant), &job.txn.id);
+        submit(node, lease, raw).await?;
     }
     Ok(())
 }
 
-async fn submit(node: &Arc<Node>, raw: WriteBatch) -> Result<(), String> {
+async fn submit(node: &Arc<Node>, lease: u64, raw: WriteBatch) -> Result<(), String> {
     let _room = node.pipeline.reserve(raw.byte_len()).await.map_err(|error| error.to_string())?;
     let (sender, receiver) = oneshot::channel();
     let command = Command {
         effects: Effects { raw, ..Effects::default() },
+        lease,
         ordered: false,
-        sync: false,
         before_visible: None,
         done: Box::new(move |result| {
             let _ = sender.send(result);
@@ -104,7 +105,7 @@ async fn submit(node: &Arc<Node>, raw: WriteBatch) -> Result<(), String> {
     node.pipeline.submit(command).map_err(|error| error.to_string())?;
     match receiver.await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Err(error)) => Err(format!("{error:?}")),
         Err(_) => Err("the pipeline ended".to_owned()),
     }
 }
@@ -162,7 +163,7 @@ fn settle_page(
 }
 
 fn settle_one(
-    engine: &dyn Engine,
+    engine: &(impl Reader + ?Sized),
     key: &Bytes,
     intent: &[u8],
     committed: Option<&CommittedTxn>,
@@ -181,40 +182,39 @@ fn settle_one(
     }
 }
 
-/// Settles every intent in a store that nobody uses yet: with a record it becomes a version, without
-/// one it is removed, for its transaction died with the process that served it.
+/// The engine writes that settle the next intents of transactions that died with their leaseholder: those
+/// with a record become versions, the others are removed. When no intent is left, those that remove the
+/// records. `None` when nothing is left. Nothing else may be under way in the range.
 ///
 /// # Errors
 /// I/O errors and damage.
-pub fn recover(engine: &dyn Engine) -> StorageResult<()> {
-    let records = txn_record::all(engine)?;
+pub fn settle_left(reader: &(impl Reader + ?Sized)) -> StorageResult<Option<WriteBatch>> {
+    let records = txn_record::all(reader)?;
     let mut raw = WriteBatch::new();
     let (mut versions, mut removed) = (0_u64, 0_u64);
-    let mut cursor = engine.cursor(Space::Locks, Bounds::all());
+    let mut cursor = reader.cursor(Space::Locks, Bounds::all());
     cursor.seek_to_first();
     while let Some((key, value)) = cursor.item() {
         let id = Intent::decode_txn(value)?;
-        let committed = records.iter().find(|record| record.id == id);
+        let committed = records.iter().map(|(_, record)| record).find(|record| record.id == id);
         if committed.is_some() {
             versions += 1
         } else {
             removed += 1
         }
-        settle_one(engine, &Bytes::copy_from_slice(key), value, committed, &mut raw)?;
+        settle_one(reader, &Bytes::copy_from_slice(key), value, committed, &mut raw)?;
         if raw.byte_len() > BATCH_BYTES {
-            engine.write(&raw, false)?;
-            raw.clear(BATCH_BYTES);
+            break;
         }
         cursor.next();
     }
     cursor.status()?;
-    drop(cursor);
-    for record in &records {
-        txn_record::delete(&mut raw, &record.id);
+    if versions + removed > 0 {
+        tracing::info!(versions, removed, "settling intents of earlier leaseholders");
+        return Ok(Some(raw));
     }
-    if versions + removed + records.len() as u64 > 0 {
-        engine.write(&raw, true)?;
-        tracing::info!(versions, removed, transactions = records.len(), "settled intents of an earlier run");
+    for (key, _) in &records {
+        raw.delete(Space::Meta, key);
     }
-    Ok(())
+    Ok((!records.is_empty()).then_some(raw))
 }

@@ -196,6 +196,18 @@ pub fn aborted(message: &str) -> KvError {
 }
 
 impl Shard {
+    /// Forgets all transactions and connections: they were of another lease. Latches stay with those who
+    /// are evaluating, whose commands will be refused.
+    pub fn reset(&mut self) {
+        crate::metrics::metrics().transactions.sub(i64::try_from(self.txns.len()).unwrap_or(i64::MAX));
+        self.locks.clear();
+        self.connections.clear();
+        self.txns.clear();
+        self.intents.clear();
+        self.ended.clear();
+        self.ended_order.clear();
+    }
+
     /// Notes that a connection is open.
     pub fn open_connection(&mut self, connection: ConnectionId) {
         self.connections.insert(connection, Usage::default());

@@ -57,7 +57,11 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         RequestKind::DeleteRange(request) => range(&request.start, &request.end),
         RequestKind::Increment(request) => key(&request.key),
         RequestKind::ClearRange(request) => range(&request.start, &request.end),
-        RequestKind::EndTxn(_) | RequestKind::Refresh(_) | RequestKind::DropTenant(_) => Ok(()),
+        RequestKind::EndTxn(_)
+        | RequestKind::Refresh(_)
+        | RequestKind::DropTenant(_)
+        | RequestKind::Nodes(_)
+        | RequestKind::DrainNode(_) => Ok(()),
     }
 }
 
@@ -74,6 +78,11 @@ fn combination(batch: &BatchRequest) -> Result<(), KvError> {
         .count();
     if outside > 0 && outside < batch.requests.len() {
         return Err(invalid("requests outside transactions do not share a batch with others"));
+    }
+    let of_the_cluster =
+        kinds().any(|kind| matches!(kind, RequestKind::Nodes(_) | RequestKind::DrainNode(_)));
+    if of_the_cluster && (batch.requests.len() > 1 || batch.header.txn.is_some()) {
+        return Err(invalid("a request about nodes stands alone and in no transaction"));
     }
     let ends = kinds().filter(|kind| matches!(kind, RequestKind::EndTxn(_))).count();
     if ends > 0 {
@@ -211,5 +220,13 @@ mod tests {
         commit.requests.reverse();
         assert!(check(&commit).is_err());
         assert!(check(&batch(vec![RequestKind::Refresh(Refresh {})])).is_err(), "no read timestamp");
+        let nodes = || RequestKind::Nodes(NodesRequest {});
+        assert!(check(&batch(vec![nodes()])).is_ok());
+        assert!(check(&batch(vec![nodes(), nodes()])).is_err());
+        let drain = || RequestKind::DrainNode(DrainNode { node_id: 2, undo: false });
+        assert!(check(&batch(vec![drain()])).is_ok());
+        assert!(check(&batch(vec![drain(), get(1)])).is_err());
+        commit.requests = vec![drain().into()];
+        assert!(check(&commit).is_err(), "in a transaction");
     }
 }

@@ -60,8 +60,15 @@ into_kind!(
     ClearRange,
     EndTxn,
     Refresh,
-    DropTenant
+    DropTenant,
+    DrainNode
 );
+
+impl IntoKind for NodesRequest {
+    fn into_kind(self) -> RequestKind {
+        RequestKind::Nodes(self)
+    }
+}
 
 fn batch(kind: RequestKind, refresh_spans: Vec<Span>) -> BatchRequest {
     BatchRequest { header: Header { refresh_spans, ..Header::default() }, requests: vec![kind.into()] }
@@ -206,6 +213,25 @@ fn only_control_drops_tenants_and_never_the_system() {
     for id in [0, 1, u64::MAX] {
         assert!(!allowed(Caller::Control, drop(id)));
     }
+}
+
+#[test]
+fn only_control_lists_and_drains_nodes() {
+    let requests = || {
+        let drain = |undo| DrainNode { node_id: 1, undo }.into_kind();
+        [NodesRequest {}.into_kind(), drain(false), drain(true)]
+    };
+    for kind in requests() {
+        assert!(allowed(Caller::Control, kind));
+    }
+    for tenant in [TenantId::SYSTEM, TenantId(7)] {
+        for kind in requests() {
+            assert!(!allowed(Caller::Tenant(tenant), kind));
+        }
+    }
+    let foreign = Span::point(TenantId(7).prefixed(b"a"));
+    let smuggled = batch(NodesRequest {}.into_kind(), vec![foreign]);
+    assert!(authorize(Caller::Control, &smuggled).is_err(), "spans are checked whatever the request");
 }
 
 #[test]

@@ -180,9 +180,12 @@ async fn the_first_frame_must_be_a_fitting_hello() {
     let node = node(Limits { handshake_timeout: Duration::from_millis(50), ..Limits::default() });
     for (hello, fits) in [
         (Hello { version: PROTOCOL_VERSION, ..Hello::default() }, true),
-        (Hello { version: PROTOCOL_VERSION, cluster_id: node.cluster_id().to_owned(), refused: None }, true),
+        (
+            Hello { version: PROTOCOL_VERSION, cluster_id: node.cluster_id().to_owned(), ..Hello::default() },
+            true,
+        ),
         (Hello { version: PROTOCOL_VERSION + 1, ..Hello::default() }, false),
-        (Hello { version: PROTOCOL_VERSION, cluster_id: "another".to_owned(), refused: None }, false),
+        (Hello { version: PROTOCOL_VERSION, cluster_id: "another".to_owned(), ..Hello::default() }, false),
     ] {
         let (mut remote, served, _shutdown) = connect(&node);
         remote.write(&frame(&hello)).await;
@@ -345,7 +348,12 @@ impl Cluster {
         let config = Config {
             data_dir: self.directory.path().join("kv"),
             listen: "127.0.0.1:0".parse().expect("an address"),
+            advertise: None,
+            join: Vec::new(),
+            locality: "zone=a".into(),
             tls: internal_server(ca, &own).expect("tls"),
+            peer_tls: internal_client(ca, &own).expect("tls"),
+            dead_after: Duration::from_secs(300),
             engine: Default::default(),
             limits: Limits::default(),
         };
@@ -369,7 +377,7 @@ async fn over_tls_identities_are_kept_apart_and_data_survives_a_restart() {
     let cluster = Cluster::new();
     let running = cluster.start().await;
     let cluster_id = running.cluster_id().to_owned();
-    for identity in [Identity::Proxy, Identity::Warm, Identity::Kv] {
+    for identity in [Identity::Proxy, Identity::Warm] {
         let mut remote = cluster.connect(&running, identity).await;
         let refusal: Hello = remote.read().await.expect("a hello");
         assert_eq!(refusal.refused.map(|error| error.kind()), Some(KvErrorKind::Unauthorized));
@@ -389,14 +397,24 @@ async fn over_tls_identities_are_kept_apart_and_data_survives_a_restart() {
     let own =
         RequestKind::Put(Put { key: TenantId::SYSTEM.prefixed(b"t"), value: Bytes::new(), sequence: 1 });
     assert!(control.ask(1, vec![own]).await.response.is_some());
+    let nodes = control.ask(2, vec![RequestKind::Nodes(NodesRequest {})]).await.response.expect("nodes");
+    let node = &nodes.responses[0].nodes[0];
+    assert_eq!((node.id, node.address.clone()), (1, running.address().to_string()));
+    assert_eq!((node.locality.as_str(), node.live, node.leaseholder), ("zone=a", true, true));
+    let drain = RequestKind::DrainNode(DrainNode { node_id: 1, undo: false });
+    let refused = control.ask(3, vec![drain]).await.error.map(|error| error.kind());
+    assert_eq!(refused, Some(KvErrorKind::InvalidRequest));
+    let own = cluster.authority.issue(Identity::Kv).expect("certificate");
+    let ca = &cluster.authority.pem().certificate;
     let second = kv_server::run(Config {
         data_dir: cluster.directory.path().join("kv"),
         listen: "127.0.0.1:0".parse().expect("an address"),
-        tls: internal_server(
-            &cluster.authority.pem().certificate,
-            &cluster.authority.issue(Identity::Kv).expect("certificate"),
-        )
-        .expect("tls"),
+        advertise: None,
+        join: Vec::new(),
+        locality: String::new(),
+        tls: internal_server(ca, &own).expect("tls"),
+        peer_tls: internal_client(ca, &own).expect("tls"),
+        dead_after: Duration::from_secs(300),
         engine: Default::default(),
         limits: Limits::default(),
     })

@@ -3,5 +3,6 @@
 mod connection;
 mod crash;
 mod histories;
+mod peers;
 mod protocol;
 mod support;

@@ -11,7 +11,7 @@ DORMOUSE := $(TARGET_DIR)/release/dormouse
 
 # Property tests draw the same cases in every run; set another seed to look further.
 export PROPTEST_RNG_SEED ?= 20
-.PHONY: help deps build demo test test-rust test-drivers lint fmt check bench
+.PHONY: help deps build demo test test-rust test-drivers lint fmt check bench sim
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
@@ -46,3 +46,7 @@ check: lint ## Format, lints and the tests that link neither RocksDB nor DataFus
 
 bench: build ## Writes docs/benchmarks.md, side by side with PostgreSQL 15
 	@DORMOUSE=$(DORMOUSE) scripts/bench/run
+
+SEEDS ?= 1..500
+sim: build ## Simulated clusters with faults: make sim SEEDS=1..500, one again with TRACE=1
+	@SEEDS=$(SEEDS) TRACE=$(TRACE) BUG=$(BUG) SCENARIO=$(SCENARIO) ALL=$(ALL) $(TARGET_DIR)/release/sim

@@ -28,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const LIVE_MS: u64 = 3000;
 /// Entries a replica may lack and still count as caught up.
 const NEAR: u64 = 256;
+/// How long a node that ends waits for another to take the lease.
+const HAND_OVER: Duration = Duration::from_millis(500);
 /// How long a node waits for the cluster to take its announcement.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -281,6 +283,30 @@ impl Cluster {
             live: silent.is_some_and(|silent| silent < LIVE_MS),
             draining: record.draining,
             caught_up: matched.is_some_and(|(_, matched)| matched + NEAR >= last),
+        }
+    }
+
+    /// Hands the lease to somebody, if this node holds it and somebody can take it; waits a moment until it
+    /// is gone.
+    pub async fn hand_over(&self) {
+        let Ok(node) = self.node() else { return };
+        let handing = async {
+            let status = node.pipeline.status().await?;
+            let records = records(&*node.engine)?;
+            let voters = status.group.as_ref().map(|group| group.members.voters.clone()).unwrap_or_default();
+            let views = records.iter().map(|record| self.view(record, &status));
+            let other = views
+                .filter(|view| view.id != self.myself.id && voters.contains(&view.id))
+                .find(|view| view.live && view.caught_up && !view.draining);
+            let Some(other) = other else { return Ok(()) };
+            node.pipeline.transfer_lease(other.id).await?;
+            let mut standing = node.pipeline.standing();
+            let _ = standing.wait_for(|standing| matches!(standing, Standing::Follower(Some(_)))).await;
+            Ok::<(), KvError>(())
+        };
+        match tokio::time::timeout(HAND_OVER, handing).await {
+            Ok(Ok(())) | Err(_) => {}
+            Ok(Err(error)) => tracing::info!("the lease was not handed over: {error}"),
         }
     }
 

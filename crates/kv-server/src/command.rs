@@ -69,6 +69,8 @@ pub enum CommandError {
     Storage(StorageError),
     /// It has no effect and never will: the lease it was evaluated under is over.
     Rejected,
+    /// It has no effect and never will: there is no space on the disk.
+    NoSpace,
     /// The lease was lost while it was on its way: it may have an effect.
     Unknown,
 }

@@ -32,6 +32,10 @@ pub struct Limits {
     pub history_kept: Duration,
     /// Most bytes of commands that wait to be applied.
     pub max_queued_bytes: usize,
+    /// How long a write waits for space on a full disk before whoever sent it is told.
+    pub disk_full_patience: Duration,
+    /// How long a client's hello waits for an election to end before the client is sent on.
+    pub election_patience: Duration,
     /// Most time for a TLS handshake and the first frame.
     pub handshake_timeout: Duration,
     /// Most time from the first byte of a frame to its last, for frames up to 1 MiB; larger ones get
@@ -57,6 +61,8 @@ impl Default for Limits {
             max_intent_txns_per_tenant: 4096,
             history_kept: Duration::from_secs(15 * 60),
             max_queued_bytes: 128 << 20,
+            disk_full_patience: Duration::from_secs(3),
+            election_patience: Duration::from_millis(500),
             handshake_timeout: Duration::from_secs(10),
             frame_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),

@@ -64,6 +64,9 @@ pub enum ConnectionError {
     /// The client speaks another version or expects another cluster.
     #[error("{0}")]
     Mismatch(String),
+    /// Another node holds the lease; the client was told.
+    #[error("another KV node holds the lease of the range")]
+    Elsewhere,
     /// A frame did not arrive within the time allowed.
     #[error("the client took too long to send a frame")]
     SlowSender,
@@ -145,9 +148,7 @@ where
 
 /// Where to find the leaseholder, and that it is not here.
 fn elsewhere(node: &Node, leader: Option<replication::NodeId>) -> KvError {
-    let mut error = KvError::new(KvErrorKind::NotLeaseholder, "another KV node holds the lease of the range");
-    error.leaseholder = leader.and_then(|id| node.address_of(id));
-    error
+    KvError::not_leaseholder(leader.and_then(|id| node.address_of(id)))
 }
 
 /// Tells a client that it is refused.
@@ -185,10 +186,14 @@ async fn greet(
         refuse(stream, KvError::new(KvErrorKind::InvalidRequest, message.clone())).await?;
         return Err(ConnectionError::Mismatch(message));
     }
-    let standing = *node.pipeline.standing().borrow();
+    let mut watched = node.pipeline.standing();
+    let known = watched.wait_for(|standing| *standing != Standing::Follower(None));
+    // During an election it is better to wait here than to go around the nodes.
+    let _ = tokio::time::timeout(node.limits.election_patience, known).await;
+    let standing = *watched.borrow();
     if let Standing::Follower(leader) = standing {
         refuse(stream, elsewhere(node, leader)).await?;
-        return Err(ConnectionError::Mismatch("another KV node holds the lease of the range".to_owned()));
+        return Err(ConnectionError::Elsewhere);
     }
     let mut output = BytesMut::new();
     let hello = Hello {

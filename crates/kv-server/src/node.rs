@@ -394,10 +394,22 @@ impl Node {
                             })
                         },
                     };
-                    self.pipeline.submit(command)?;
+                    if let Err(error) = self.pipeline.submit(command) {
+                        if commits {
+                            self.commit_done(txn, &Err(CommandError::Rejected), false);
+                        }
+                        return Err(error);
+                    }
                     // From here on `done` gives the latches back.
                     latches.disarm_after_reads();
-                    let timestamp = match receiver.await {
+                    let outcome = tokio::select! {
+                        outcome = receiver => outcome,
+                        // The command keeps its latches and its place: it may be applied yet.
+                        () = self.pipeline.disk_full_for(self.limits.disk_full_patience) => {
+                            return Err(waits_for_space(ordered));
+                        }
+                    };
+                    let timestamp = match outcome {
                         Ok(Ok(timestamp)) => timestamp,
                         Ok(Err(error)) => return Err(command_error(error, ordered)),
                         Err(_) => return Err(ambiguous()),
@@ -505,7 +517,7 @@ impl Node {
                         }
                     })
                 }
-                Err(CommandError::Rejected) => {
+                Err(CommandError::Rejected | CommandError::NoSpace) => {
                     // Nothing was written: the transaction is as it was before.
                     if let Some(entry) = shard.txn(txn) {
                         let connection = entry.connection;
@@ -588,6 +600,14 @@ fn command_error(error: CommandError, ordered: bool) -> KvError {
         CommandError::Storage(_) if ordered => ambiguous(),
         _ => error.into(),
     }
+}
+
+fn waits_for_space(ordered: bool) -> KvError {
+    if ordered {
+        let message = "the disk of the KV node is full; the transaction commits when there is space, if ever";
+        return KvError::new(KvErrorKind::Ambiguous, message);
+    }
+    StorageError::DiskFull("writes wait for space".to_owned()).into()
 }
 
 fn ambiguous() -> KvError {

@@ -36,7 +36,7 @@ use replication::{Envelope, MemberChange, Millis, NodeId, RangeId, Sound, Store}
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::{Engine, StorageError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -89,8 +89,6 @@ struct State {
     inbox: Vec<Envelope>,
     asked: Vec<Asked>,
     wants_ceiling: bool,
-    /// Whether writes wait for space on the disk.
-    disk_full: bool,
     closing: bool,
 }
 
@@ -101,6 +99,8 @@ struct Shared {
     max_permits: usize,
     started: Instant,
     standing: watch::Sender<Standing>,
+    /// Whether writes wait for space on the disk.
+    disk_full: watch::Sender<bool>,
     /// Told once, when the engine failed in a way only a restart mends.
     broken: Notify,
 }
@@ -152,7 +152,6 @@ impl Pipeline {
             inbox: Vec::new(),
             asked: Vec::new(),
             wants_ceiling: false,
-            disk_full: false,
             closing: false,
         };
         let shared = Arc::new(Shared {
@@ -162,6 +161,7 @@ impl Pipeline {
             max_permits,
             started: Instant::now(),
             standing: watch::Sender::new(Standing::Follower(None)),
+            disk_full: watch::Sender::new(false),
             broken: Notify::new(),
         });
         let hook = Arc::new(Mutex::new(None));
@@ -188,7 +188,7 @@ impl Pipeline {
     /// The sequence number of the lease, for as long as it is this node's.
     ///
     /// # Errors
-    /// [`KvErrorKind::Unavailable`] if it is not.
+    /// [`KvErrorKind::NotLeaseholder`] if it is not.
     pub fn lease(&self) -> Result<u64, KvError> {
         let state = self.shared.state.lock();
         self.shared.held(&state).map(|held| held.sequence)
@@ -252,8 +252,8 @@ impl Pipeline {
         if self.shared.held(&state)?.sequence != command.lease {
             return Err(not_leaseholder());
         }
-        if state.disk_full {
-            return Err(StorageError::DiskFull("writes wait for space".to_owned()).into());
+        if *self.shared.disk_full.borrow() {
+            return Err(no_space());
         }
         let timestamp = if command.ordered { self.shared.now(&mut state)? } else { Timestamp::MIN };
         if command.ordered {
@@ -319,6 +319,19 @@ impl Pipeline {
         receiver.await.map_err(|_| shutting_down())
     }
 
+    /// Returns when writes have waited for space on the disk for so long that whoever waits for one should
+    /// be told.
+    pub async fn disk_full_for(&self, patience: Duration) {
+        let mut disk_full = self.shared.disk_full.subscribe();
+        loop {
+            // The sender lives as long as `self`.
+            let _ = disk_full.wait_for(|full| *full).await;
+            if tokio::time::timeout(patience, disk_full.wait_for(|full| !*full)).await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Returns when the engine has failed in a way only a restart mends.
     pub async fn broken(&self) {
         self.shared.broken.notified().await;
@@ -347,8 +360,13 @@ fn shutting_down() -> KvError {
     KvError::new(KvErrorKind::Unavailable, "the KV node is shutting down")
 }
 
+fn no_space() -> KvError {
+    StorageError::DiskFull("writes wait for space".to_owned()).into()
+}
+
+/// For what was certainly not carried out: clients send it again, elsewhere.
 fn not_leaseholder() -> KvError {
-    KvError::new(KvErrorKind::Unavailable, "the KV node does not hold the lease of the range")
+    KvError::not_leaseholder(None)
 }
 
 impl Shared {
@@ -383,6 +401,7 @@ impl From<CommandError> for KvError {
         match error {
             CommandError::Storage(error) => error.into(),
             CommandError::Rejected => not_leaseholder(),
+            CommandError::NoSpace => no_space(),
             CommandError::Unknown => {
                 KvError::new(KvErrorKind::Ambiguous, "the lease was lost while the transaction was committed")
             }

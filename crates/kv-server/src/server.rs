@@ -260,11 +260,14 @@ impl Running {
         self.node.pipeline.broken().await;
     }
 
-    /// Ends the listener and the connections, applies what is under way and flushes the store.
+    /// Hands over the lease, ends the listener and the connections, applies what is under way and flushes the store.
     ///
     /// # Errors
     /// If the store cannot be flushed; what was acknowledged is durable nevertheless.
     pub async fn shutdown(self) -> Result<(), StorageError> {
+        if let Some(cluster) = self.node.cluster() {
+            cluster.hand_over().await;
+        }
         self.shutdown.send_replace(true);
         if let Err(error) = self.listener.await {
             tracing::warn!("the listener ended abnormally: {error}");
@@ -342,11 +345,8 @@ async fn connect(serving: Serving, stream: TcpStream, peer: SocketAddr) {
     let identity = peer_identity(stream.get_ref().1);
     if let (Some(PeerIdentity::Kv), Some(server)) = (identity, &peers) {
         tokio::select! {
-            served = peers::serve_peer(stream, server) => {
-                if let Err(error) = served {
-                    tracing::debug!(%peer, "connection of another KV node closed: {error}");
-                }
-            }
+            // It has said what there is to say about how it ended.
+            _ = peers::serve_peer(stream, server) => {}
             _ = shutdown.wait_for(|shutdown| *shutdown) => {}
         }
         return;
@@ -354,8 +354,10 @@ async fn connect(serving: Serving, stream: TcpStream, peer: SocketAddr) {
     match Caller::from_identity(identity) {
         Ok(caller) => {
             tracing::debug!(%peer, ?caller, "connected");
-            if let Err(error) = connection::serve(node, caller, stream, shutdown).await {
-                tracing::warn!(%peer, ?caller, "connection closed: {error}");
+            match connection::serve(node, caller, stream, shutdown).await {
+                Ok(()) => {}
+                Err(error @ connection::ConnectionError::Elsewhere) => tracing::debug!(%peer, ?caller, "{error}"),
+                Err(error) => tracing::warn!(%peer, ?caller, "connection closed: {error}"),
             }
         }
         Err(error) => {

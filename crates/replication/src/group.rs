@@ -25,6 +25,9 @@ pub struct Guard {
     pub epoch: u64,
     /// The term it leads in.
     pub term: u64,
+    /// Which time it was supported when it was heard ([`crate::liveness`]). Support given again later is for
+    /// a leader that has to be heard again.
+    pub support: u64,
 }
 
 /// A replica.
@@ -50,6 +53,10 @@ pub struct Group {
     /// The state that comes with a snapshot that raft-rs is about to install.
     pub(crate) incoming: Option<RangeState>,
     pub(crate) idle_ticks: u32,
+    /// As leader: nodes that were members until lately and may not know that they are not.
+    pub(crate) dismissed: Vec<NodeId>,
+    /// Ticks since anything was heard, of a replica that has no contents yet.
+    pub(crate) orphan_ticks: u32,
     election_ticks: usize,
     election_timeout: usize,
     /// Whether the node is no longer a member and the replica is to be removed.
@@ -90,6 +97,8 @@ impl Group {
             receiver: None,
             incoming: None,
             idle_ticks: 0,
+            dismissed: Vec::new(),
+            orphan_ticks: 0,
             election_ticks: 0,
             election_timeout: ELECTION_TICKS,
             removed: false,
@@ -176,6 +185,8 @@ impl Group {
 
     /// Whether another leader must not be helped now.
     pub fn is_guarded(&self, liveness: &Liveness, now: Millis) -> bool {
-        self.guard.is_some_and(|guard| liveness.promise(now, guard.leader, guard.epoch) != 0)
+        self.guard.is_some_and(|guard| {
+            guard.support != 0 && liveness.promise(now, guard.leader, guard.epoch) == guard.support
+        })
     }
 }

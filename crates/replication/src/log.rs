@@ -1,8 +1,12 @@
 //! The log of a group, as raft-rs reads it.
 //!
-//! The newest entries stay in memory, because followers are sent them and they are about to be applied;
-//! older ones are read from the engine. What raft-rs is given here is always what was handed to the
-//! engine, for nothing reads in between.
+//! The newest entries stay in memory, because followers are sent them and they are about to be applied, and
+//! so does the term of every entry; older ones are read from the engine when a follower needs them. What
+//! raft-rs is given here is always what was handed to the engine, for nothing reads in between.
+//!
+//! raft-rs takes it for impossible that a term or an entry to apply cannot be read, and ends the process. So
+//! all of a log is read and checked when it is opened, and neither is read from the disk afterwards. If an
+//! old entry cannot be read later, raft-rs is told that it was truncated, and sends a snapshot.
 
 use crate::error::{ReplicationError, ReplicationResult};
 use crate::message::{Entry, Members, RangeId};
@@ -28,7 +32,9 @@ pub struct Log {
     truncated: (u64, u64),
     applied: u64,
     last: u64,
-    /// The entries up to `last` without a gap, as many as are in memory.
+    /// The terms of the entries after the truncated one.
+    terms: VecDeque<u64>,
+    /// The entries up to `last` without a gap, as many as are in memory: at least those not applied.
     cache: VecDeque<eraftpb::Entry>,
     cache_bytes: usize,
     /// Bytes of entries in the log, in memory or not, since this process knows it.
@@ -67,7 +73,7 @@ impl Log {
         // incomplete replica has nothing to apply entries to.
         let most = if state.incomplete { state.applied } else { last };
         hard_state.commit = hard_state.commit.clamp(state.applied, most);
-        Ok(Log {
+        let mut log = Log {
             range,
             engine,
             hard_state,
@@ -75,10 +81,21 @@ impl Log {
             truncated: (state.truncated, state.truncated_term),
             applied: state.applied,
             last,
+            terms: VecDeque::new(),
             cache: VecDeque::new(),
             cache_bytes: 0,
             bytes: 0,
-        })
+        };
+        for index in state.truncated + 1..=last {
+            let entry = log.read_stored(index)?;
+            log.bytes += cost(&entry);
+            log.terms.push_back(entry.term);
+            if index > state.applied {
+                log.cache_bytes += cost(&entry);
+                log.cache.push_back(entry);
+            }
+        }
+        Ok(log)
     }
 
     /// The last entry.
@@ -126,6 +143,7 @@ impl Log {
         }
         while self.last >= first {
             self.last -= 1;
+            self.terms.pop_back();
             if let Some(entry) = self.cache.pop_back() {
                 self.cache_bytes -= cost(&entry);
             }
@@ -135,6 +153,7 @@ impl Log {
             self.cache_bytes += cost(entry);
             self.bytes += cost(entry);
             self.cache.push_back(entry.clone());
+            self.terms.push_back(entry.term);
             self.last = entry.index;
         }
         Ok(())
@@ -151,20 +170,17 @@ impl Log {
         }
     }
 
-    /// Lets memory go of everything that can be read again.
-    pub fn forget_cache(&mut self) {
-        self.cache = VecDeque::new();
-        self.cache_bytes = 0;
-    }
-
     /// Removes the entries up to `index`.
     ///
     /// # Errors
     /// If the term of that entry cannot be read.
     pub fn truncate(&mut self, index: u64, batch: &mut WriteBatch) -> ReplicationResult<u64> {
-        let term = self.term(index)?;
+        let missing = || ReplicationError::Internal(format!("there is no entry {index} to truncate the log at"));
+        let term = self.known_term(index).ok_or_else(missing)?;
         let (from, to) = (log_key(self.range, self.truncated.0 + 1), log_key(self.range, index + 1));
         batch.delete_range(Space::Raft, &from, &to);
+        let removed = usize::try_from(index.saturating_sub(self.truncated.0)).unwrap_or(usize::MAX);
+        self.terms.drain(..removed.min(self.terms.len()));
         self.truncated = (index, term);
         self.bytes = 0;
         while self.cache.front().is_some_and(|entry| entry.index <= index) {
@@ -179,27 +195,41 @@ impl Log {
     pub fn restart(&mut self, index: u64, term: u64, batch: &mut WriteBatch) {
         batch.delete_range(Space::Raft, &log_key(self.range, 0), &log_key(self.range, u64::MAX));
         (self.truncated, self.last, self.applied) = ((index, term), index, index);
-        self.forget_cache();
-        self.bytes = 0;
+        self.terms.clear();
+        self.cache.clear();
+        (self.cache_bytes, self.bytes) = (0, 0);
     }
 
     fn read(&self, index: u64) -> ReplicationResult<eraftpb::Entry> {
+        let first = self.first_cached();
+        match index.checked_sub(first).and_then(|place| self.cache.get(usize::try_from(place).ok()?)) {
+            Some(entry) => Ok(entry.clone()),
+            None => self.read_stored(index),
+        }
+    }
+
+    fn read_stored(&self, index: u64) -> ReplicationResult<eraftpb::Entry> {
         let damaged = || {
-            let message =
-                format!("entry {index} of the log of range {} is missing or unreadable", self.range);
+            let message = format!("entry {index} of the log of range {} is missing or unreadable", self.range);
             ReplicationError::from(StorageError::corruption(message))
         };
-        if index >= self.first_cached() {
-            let place = usize::try_from(index - self.first_cached()).unwrap_or(usize::MAX);
-            return self.cache.get(place).cloned().ok_or_else(damaged);
-        }
         let bytes = self.engine.get(Space::Raft, &log_key(self.range, index))?.ok_or_else(damaged)?;
         let entry = Entry::decode(&*bytes).ok().and_then(|entry| entry.to_raft()).ok_or_else(damaged)?;
         if entry.index == index { Ok(entry) } else { Err(damaged()) }
     }
 
-    fn term(&self, index: u64) -> ReplicationResult<u64> {
-        if index == self.truncated.0 { Ok(self.truncated.1) } else { Ok(self.read(index)?.term) }
+    fn known_term(&self, index: u64) -> Option<u64> {
+        match index.checked_sub(self.truncated.0)? {
+            0 => Some(self.truncated.1),
+            place => self.terms.get(usize::try_from(place - 1).ok()?).copied(),
+        }
+    }
+
+    /// Whether an entry after `index` changes the members.
+    pub fn changes_members_after(&self, index: u64) -> bool {
+        let changes = |entry: &eraftpb::Entry| entry.get_entry_type() != eraftpb::EntryType::EntryNormal;
+        // What cannot be read may be a change.
+        (index.max(self.truncated.0) + 1..=self.last).any(|index| self.read(index).map_or(true, |entry| changes(&entry)))
     }
 }
 
@@ -229,7 +259,13 @@ impl Storage for Log {
         let mut size = 0_u64;
         let mut entries = Vec::new();
         for index in low..high {
-            let entry = self.read(index)?;
+            let entry = match self.read(index) {
+                Ok(entry) => entry,
+                Err(error) => {
+                    tracing::error!(range = self.range, "an entry of the log is lost: {error}");
+                    return Err(raft::Error::Store(raft::StorageError::Compacted));
+                }
+            };
             size = size.saturating_add(cost(&entry) as u64);
             if size > max_size && !entries.is_empty() {
                 break;
@@ -246,7 +282,7 @@ impl Storage for Log {
         if index > self.last {
             return Err(raft::Error::Store(raft::StorageError::Unavailable));
         }
-        Ok(Log::term(self, index)?)
+        self.known_term(index).ok_or(raft::Error::Store(raft::StorageError::Unavailable))
     }
 
     fn first_index(&self) -> raft::Result<u64> {
@@ -265,7 +301,7 @@ impl Storage for Log {
         let mut snapshot = eraftpb::Snapshot::default();
         let metadata = snapshot.mut_metadata();
         metadata.index = self.applied;
-        metadata.term = Log::term(self, metadata.index)?;
+        metadata.term = Storage::term(self, metadata.index)?;
         metadata.set_conf_state((&self.members).into());
         Ok(snapshot)
     }

@@ -32,7 +32,7 @@ pub struct Envelope {
     #[prost(uint64, tag = "11")]
     pub support: u64,
     /// What it says.
-    #[prost(oneof = "Payload", tags = "4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "Payload", tags = "4, 5, 6, 7, 8, 9, 10, 12")]
     pub payload: Option<Payload>,
 }
 
@@ -60,6 +60,9 @@ pub enum Payload {
     /// See [`LeaderAnswer`].
     #[prost(message, tag = "10")]
     LeaderAnswer(LeaderAnswer),
+    /// See [`NotMember`].
+    #[prost(message, tag = "12")]
+    NotMember(NotMember),
 }
 
 /// Asks the receiver to support the sender's node.
@@ -101,6 +104,17 @@ pub struct LeaderAnswer {
     /// The term asked about.
     #[prost(uint64, tag = "2")]
     pub term: u64,
+}
+
+/// Says that the receiver is no member of a range, as of an index of its log.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct NotMember {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+    /// The last entry that the sender has applied.
+    #[prost(uint64, tag = "2")]
+    pub index: u64,
 }
 
 /// A piece of a range's contents on its way to a replica.

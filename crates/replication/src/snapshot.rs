@@ -174,6 +174,20 @@ pub struct Receiver {
     pub transfer: u64,
     /// The chunk that comes next.
     pub next: u64,
+    /// When the last one came.
+    pub heard_at: Millis,
+}
+
+impl Receiver {
+    /// Whether this is the transfer.
+    pub fn is(&self, from: NodeId, epoch: u64, transfer: u64) -> bool {
+        (self.from, self.epoch, self.transfer) == (from, epoch, transfer)
+    }
+
+    /// Whether more is to be expected.
+    pub fn is_active(&self, now: Millis) -> bool {
+        now.saturating_sub(self.heard_at) < 3 * RESEND_MS
+    }
 }
 
 /// Adds the removal of everything in a range to a batch.

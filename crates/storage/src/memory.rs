@@ -250,3 +250,40 @@ impl Cursor for MemoryCursor {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(engine: &MemoryEngine, key: &[u8], sync: bool) -> StorageResult<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(Space::Data, key, b"v");
+        engine.write(&batch, sync)
+    }
+
+    fn has(engine: &MemoryEngine, key: &[u8]) -> bool {
+        engine.get(Space::Data, key).is_ok_and(|value| value.is_some())
+    }
+
+    #[test]
+    fn a_crash_may_keep_the_first_of_what_was_not_synced() {
+        let engine = MemoryEngine::new();
+        for (key, sync) in [(b"a", true), (b"b", false), (b"c", false)] {
+            assert_eq!(put(&engine, key, sync), Ok(()));
+        }
+        engine.crash_keeping(1);
+        assert!(has(&engine, b"a") && has(&engine, b"b") && !has(&engine, b"c"));
+        engine.crash();
+        assert!(has(&engine, b"b"), "what was kept is on the disk");
+    }
+
+    #[test]
+    fn writes_fail_after_so_many() {
+        let engine = MemoryEngine::new();
+        engine.fail_writes_after(Some((1, StorageError::Io("broken".to_owned()))));
+        assert_eq!(put(&engine, b"a", true), Ok(()));
+        assert!(put(&engine, b"b", true).is_err() && put(&engine, b"b", true).is_err());
+        engine.fail_writes_after(None);
+        assert_eq!(put(&engine, b"b", true), Ok(()));
+    }
+}

@@ -203,7 +203,9 @@ impl Driver {
         for asked in work.asked {
             self.answer(now, asked);
         }
-        let events = self.store.process(now)?;
+        let transport = &self.transport;
+        let send = |messages: &mut Vec<Envelope>| messages.drain(..).for_each(|message| transport.send(message));
+        let events = self.store.process_with(now, send)?;
         for event in events {
             self.happened(now, event)?;
         }
@@ -223,7 +225,10 @@ impl Driver {
         let proposed = encoded.map_err(CommandError::Storage).and_then(|()| {
             self.store.propose(now, proposal).map_err(|error| {
                 tracing::debug!("a command was not proposed: {error}");
-                CommandError::Rejected
+                match error {
+                    ReplicationError::Storage(StorageError::DiskFull(_)) => CommandError::NoSpace,
+                    _ => CommandError::Rejected,
+                }
             })
         });
         match proposed {
@@ -348,8 +353,8 @@ impl Driver {
                 tracing::info!("there is space on the disk again");
             }
         }
+        self.shared.disk_full.send_if_modified(|known| std::mem::replace(known, disk_full) != disk_full);
         let mut state = self.shared.state.lock();
-        state.disk_full = disk_full;
         match (view, self.acquired) {
             (LeaseView::Held { sequence, ceiling, until }, Some(acquired))
                 if sequence == acquired && self.recovery.is_complete() && ceiling > state.clock.latest() =>

@@ -92,9 +92,10 @@ fn reads_stay_below_what_is_in_flight() {
 fn a_full_disk_holds_commands_back_but_not_reads_and_passes() {
     let engine = Arc::new(MemoryEngine::new());
     let pipeline = start(&engine);
-    let (sender, receiver) = mpsc::channel();
+    let (sender, _others) = mpsc::channel();
+    let (first, receiver) = mpsc::channel();
     engine.fail_writes(Some(StorageError::DiskFull("test".into())));
-    pipeline.submit(put(&pipeline, "a", sender.clone())).expect("submit");
+    pipeline.submit(put(&pipeline, "a", first)).expect("submit");
     // The one that met the full disk is held; the next is refused, once that is known.
     let refused = loop {
         match pipeline.submit(put(&pipeline, "b", sender.clone())) {
@@ -132,7 +133,7 @@ fn commands_of_another_lease_are_refused() {
     let pipeline = start(&engine);
     let (sender, _receiver) = mpsc::channel();
     let command = Command { lease: 77, ..put(&pipeline, "a", sender) };
-    assert_eq!(pipeline.submit(command).err().map(|error| error.kind()), Some(KvErrorKind::Unavailable));
+    assert_eq!(pipeline.submit(command).err().map(|error| error.kind()), Some(KvErrorKind::NotLeaseholder));
 }
 
 #[test]

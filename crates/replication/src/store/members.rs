@@ -102,6 +102,12 @@ impl<F: Faults> Store<F> {
         if wire.voters.iter().any(|node| wire.removed.contains(node)) {
             return Err(refuse("a node cannot come and go at once"));
         }
+        // A voter without the contents of the range cannot vote (`Store::step`).
+        let needed = group.state.truncated;
+        let progress = |node: &NodeId| group.raft.raft.prs().get(*node).map_or(0, |progress| progress.matched);
+        if let Some(node) = wire.voters.iter().find(|node| **node != self.config.node && progress(node) < needed) {
+            return Err(refuse(&format!("node {node} is no learner that has the contents of the range")));
+        }
         let count = wire.learners.len() + wire.voters.len() + wire.removed.len();
         if count == 0 || count > MAX_CHANGES {
             return Err(refuse("it names too few or too many nodes"));

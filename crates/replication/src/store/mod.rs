@@ -30,7 +30,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use storage::{Engine, WriteBatch};
+use storage::{Engine, StorageError, WriteBatch};
 
 /// Index and term a new range begins with. They are above zero so that a replica without the first
 /// contents can only be brought up by a snapshot.
@@ -353,6 +353,9 @@ impl<F: Faults> Store<F> {
     }
 
     fn held_sequence(&self, range: RangeId, now: Millis) -> ReplicationResult<u64> {
+        if self.stalled.is_some() {
+            return Err(StorageError::DiskFull("the replicas wait for space".to_owned()).into());
+        }
         let group = self.groups.get(&range).ok_or(ReplicationError::NoReplica(range))?;
         match self.lease(range, now) {
             LeaseView::Held { sequence, .. } => Ok(sequence),
@@ -438,7 +441,8 @@ impl<F: Faults> Store<F> {
         let known = group.term() == message.term && group.raft.raft.leader_id == message.to;
         match group.guard {
             Some(guard) if known && guard.leader == message.to && guard.term == message.term => {
-                self.liveness.promise(now, guard.leader, guard.epoch)
+                let promise = self.liveness.promise(now, guard.leader, guard.epoch);
+                if promise == guard.support { promise } else { 0 }
             }
             _ => 0,
         }

@@ -11,7 +11,7 @@ use crate::command::{Command, Origin};
 use crate::error::{ReplicationError, ReplicationResult};
 use crate::faults::{Bug, Faults};
 use crate::group::Group;
-use crate::message::{Members, NodeId, RangeId};
+use crate::message::{Envelope, LeaderAnswer, Members, NodeId, Payload, RangeId};
 use crate::snapshot::clear;
 use crate::state::{self, HardState, put_hard_state, put_state};
 use crate::store::members::decode_change;
@@ -38,6 +38,19 @@ impl<F: Faults> Store<F> {
     /// The engine failed, or damage was found: the store must be opened anew. A full disk is no error; see
     /// [`Store::is_stalled`].
     pub fn process(&mut self, now: Millis) -> ReplicationResult<Vec<Event>> {
+        self.process_with(now, |_| {})
+    }
+
+    /// The same, and hands the messages that may leave before anything is persisted to `early`: a leader's
+    /// followers write while it writes.
+    ///
+    /// # Errors
+    /// As for [`Store::process`].
+    pub fn process_with(
+        &mut self,
+        now: Millis,
+        mut early: impl FnMut(&mut Vec<Envelope>),
+    ) -> ReplicationResult<Vec<Event>> {
         for _ in 0..MAX_ROUNDS {
             let round = match self.stalled.take() {
                 Some(round) => round,
@@ -46,6 +59,7 @@ impl<F: Faults> Store<F> {
                     None => break,
                 },
             };
+            early(&mut self.outbox);
             if !self.write(now, round)? {
                 break;
             }
@@ -76,6 +90,10 @@ impl<F: Faults> Store<F> {
                 round.readies.push((range, ready));
             }
             self.put_changed_state(range, &mut round.batch);
+            let outstanding = round.readies.last().is_some_and(|(last, _)| *last == range);
+            if !outstanding && self.groups.get(&range).is_some_and(|group| group.removed) {
+                self.remove(range, &mut round);
+            }
         }
         let nothing = round.batch.is_empty() && round.readies.is_empty();
         Ok((!nothing).then_some(round))
@@ -162,7 +180,7 @@ impl<F: Faults> Store<F> {
             self.propose_lease(range);
         }
         if next.batch.is_empty() {
-            self.events.extend(next.events);
+            self.events.append(&mut next.events);
             return Ok(true);
         }
         self.write(now, next)
@@ -174,6 +192,14 @@ impl<F: Faults> Store<F> {
             clear(&mut round.batch, &descriptor.start, &descriptor.end);
         }
         state::remove(&mut round.batch, range, group.raft.store().hard_state());
+        if group.is_leader() {
+            // Those who know this node for the leader would wait for as long as it lives.
+            let term = group.term();
+            let members: Vec<NodeId> = others(&group.state.members, self.config.node).collect();
+            for member in members {
+                self.send(member, 0, Payload::LeaderAnswer(LeaderAnswer { range_id: range, term }));
+            }
+        }
         round.sync = true;
         if group.holding.is_some() {
             round.events.push(Event::LeaseLost { range });
@@ -214,6 +240,12 @@ impl<F: Faults> Store<F> {
                     })?;
                     let conf_state = group.raft.apply_conf_change(&change)?;
                     let members = Members::from(&conf_state);
+                    if group.is_leader() {
+                        // They hear no more of the log, and perhaps never of their dismissal.
+                        let gone = group.state.members.all().into_iter().filter(|node| !members.contains(*node));
+                        group.dismissed.extend(gone);
+                    }
+                    group.dismissed.retain(|node| !members.contains(*node));
                     self.liveness.set_peers(others(&members, self.config.node));
                     group.state.members = members.clone();
                     group.removed = !members.contains(self.config.node);

@@ -7,7 +7,7 @@ use crate::faults::{Bug, Faults};
 use crate::group::{Group, Guard};
 use crate::liveness::Support;
 use crate::message::{
-    Envelope, LeaderAnswer, LeaderQuery, Members, NodeId, Payload, RaftMessage, RangeId, SnapshotAck,
+    Envelope, LeaderAnswer, LeaderQuery, Members, NodeId, NotMember, Payload, RaftMessage, RangeId, SnapshotAck,
     SnapshotChunk,
 };
 use crate::snapshot::{Progress, Receiver, Transfer, clear};
@@ -41,6 +41,9 @@ impl<F: Faults> Store<F> {
             }
             Some(Payload::LeaderQuery(query)) => self.leader_query(from, query),
             Some(Payload::LeaderAnswer(answer)) => self.leader_answer(from, answer),
+            Some(Payload::NotMember(answer)) => self.not_member(answer),
+            // Between what raft-rs wanted to persist and having persisted it nothing may change.
+            Some(Payload::Raft(_)) if self.stalled.is_some() => {}
             Some(Payload::Raft(message)) => self.raft_message(now, from, from_epoch, support, &message),
             Some(Payload::SnapshotChunk(chunk)) => self.chunk(now, from, from_epoch, chunk),
             Some(Payload::SnapshotAck(ack)) => self.chunk_ack(now, from, ack),
@@ -50,6 +53,10 @@ impl<F: Faults> Store<F> {
 
     /// A peer gives support it did not give before: the groups led here ask it whether it knows.
     fn support_changed(&mut self, peer: NodeId) {
+        if self.stalled.is_some() {
+            // Then the groups are not quiet, and ask by themselves later.
+            return;
+        }
         for (range, group) in &mut self.groups {
             if group.is_leader() && group.state.members.contains(peer) {
                 group.raft.ping();
@@ -62,10 +69,27 @@ impl<F: Faults> Store<F> {
         let leads = self.groups.get(&query.range_id).is_some_and(|group| {
             group.is_leader() && group.term() == query.term && group.revoked != Some(query.term)
         });
+        let outside = self.groups.get(&query.range_id).and_then(|group| {
+            let complete = group.state.descriptor.is_some() && !group.state.incomplete;
+            (complete && !group.state.members.contains(from)).then_some(group.state.applied)
+        });
+        if let Some(index) = outside {
+            self.send(from, 0, Payload::NotMember(NotMember { range_id: query.range_id, index }));
+        }
         // A later term says as much as no leadership: an earlier one does not come back.
         if !leads {
             let LeaderQuery { range_id, term } = query;
             self.send(from, 0, Payload::LeaderAnswer(LeaderAnswer { range_id, term }));
+        }
+    }
+
+    /// A member says that this node was none at some index of the log. Its replica goes, unless the log here
+    /// goes on to other changes of members.
+    fn not_member(&mut self, answer: NotMember) {
+        let Some(group) = self.groups.get_mut(&answer.range_id) else { return };
+        if !group.is_leader() && !group.raft.store().changes_members_after(answer.index) {
+            group.removed = true;
+            self.dirty.insert(answer.range_id);
         }
     }
 
@@ -89,6 +113,10 @@ impl<F: Faults> Store<F> {
             return;
         }
         let Some(group) = self.groups.get_mut(&range) else { return };
+        if group.state.incomplete && message.get_msg_type() == MessageType::MsgAppend {
+            // There is nothing here that a log could be applied to.
+            return self.request_snapshot(now, range, &message);
+        }
         if !sensible(group, &mut message) {
             return;
         }
@@ -97,23 +125,42 @@ impl<F: Faults> Store<F> {
         // raft-rs has no use for what comes from nodes that are no members; the error says so.
         let _ = group.raft.step(message);
         group.idle_ticks = group.idle_ticks.min(crate::config::QUIET_TICKS);
+        group.orphan_ticks = 0;
         if !matches!(kind, MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse) {
             group.idle_ticks = 0;
         }
         let raft = &group.raft.raft;
         if from_leader(kind) && raft.term == term && raft.leader_id == from {
-            group.guard = Some(Guard { leader: from, epoch: from_epoch, term });
+            let support = self.liveness.promise(now, from, from_epoch);
+            group.guard = Some(Guard { leader: from, epoch: from_epoch, term, support });
             group.reset_election();
-            if group.state.incomplete && group.receiver.is_none() {
-                // It cannot use the log; asking again while a request is open is refused, and fine.
-                let _ = group.raft.request_snapshot();
-            }
         }
         let answers = matches!(kind, MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse);
         if answers && group.is_leader() && group.term() == term && support != 0 {
             group.confirm(from, Support { epoch: from_epoch, generation: support });
         }
         self.dirty.insert(range);
+    }
+
+    /// Asks a leader for a snapshot in place of what it wants to append, unless one is on its way.
+    fn request_snapshot(&mut self, now: Millis, range: RangeId, message: &RawMessage) {
+        let Some(group) = self.groups.get(&range) else { return };
+        if message.term < group.term() || group.receiver.is_some_and(|receiver| receiver.is_active(now)) {
+            return;
+        }
+        let log = &group.raft.raft.raft_log;
+        let refusal = RaftMessage {
+            range_id: range,
+            kind: MessageType::MsgAppendResponse as i32,
+            term: message.term,
+            index: message.index,
+            reject: true,
+            reject_hint: log.last_index(),
+            log_term: log.last_term(),
+            request_snapshot: log.committed.max(1),
+            ..RaftMessage::default()
+        };
+        self.send(message.from, 0, Payload::Raft(refusal));
     }
 
     /// Makes an empty replica for a range that a leader wants to have one here. False if there is none.
@@ -143,6 +190,10 @@ impl<F: Faults> Store<F> {
     /// Whether a candidate may be helped: not while another leader is supported, unless that leader has
     /// asked for it.
     fn may_help(&mut self, now: Millis, range: RangeId, message: &RawMessage) -> bool {
+        // An empty replica may stand where one was removed: it does not know what that one acknowledged.
+        if self.groups.get(&range).is_none_or(|group| group.state.descriptor.is_none()) {
+            return false;
+        }
         if &message.context[..] == CAMPAIGN_TRANSFER || self.faults.planted(Bug::SupportIgnoredInVote) {
             return true;
         }
@@ -264,16 +315,14 @@ impl<F: Faults> Store<F> {
             }
         }
         let Some(group) = self.groups.get_mut(&range) else { return Ok(Some(false)) };
-        let this = Receiver { from, epoch, transfer: chunk.transfer, next: chunk.sequence };
-        if let Some(receiver) = group.receiver
-            && (Receiver { next: 0, ..receiver }) == (Receiver { next: 0, ..this })
-            && chunk.sequence < receiver.next
-        {
+        let this = Receiver { from, epoch, transfer: chunk.transfer, next: chunk.sequence, heard_at: now };
+        let known = group.receiver.filter(|receiver| receiver.is(from, epoch, chunk.transfer));
+        match known {
             // It was written; the acknowledgement got lost.
-            return Ok(Some(true));
-        }
-        if chunk.sequence > 0 && group.receiver != Some(this) {
-            return Ok(Some(false));
+            Some(receiver) if chunk.sequence < receiver.next => return Ok(Some(true)),
+            Some(receiver) if chunk.sequence > receiver.next => return Ok(Some(false)),
+            None if chunk.sequence > 0 => return Ok(Some(false)),
+            _ => {}
         }
         let mut batch = WriteBatch::new();
         if chunk.sequence == 0 {
@@ -299,6 +348,8 @@ impl<F: Faults> Store<F> {
             group.receiver = None;
             let Some((message, state)) = announcement.zip(sent_state(&chunk)) else { return Ok(Some(false)) };
             let term = message.term;
+            // Without this raft-rs would be content with finding the snapshot's last entry in the log.
+            group.raft.raft.pending_request_snapshot = message.get_snapshot().get_metadata().index;
             // What raft-rs makes of it is installed with the next round; see `persist`.
             group.raft.step(message)?;
             if group.raft.snap().is_none() {
@@ -306,10 +357,10 @@ impl<F: Faults> Store<F> {
                 return Ok(Some(false));
             }
             group.incoming = Some(state);
-            group.guard = Some(Guard { leader: from, epoch, term });
+            let support = self.liveness.promise(now, from, epoch);
+            group.guard = Some(Guard { leader: from, epoch, term, support });
             self.dirty.insert(range);
         }
-        let _ = now;
         Ok(Some(true))
     }
 }
@@ -363,8 +414,6 @@ fn sensible(group: &Group, message: &mut RawMessage) -> bool {
             message.commit <= last
         }
         MessageType::MsgAppend => {
-            // While contents are missing nothing can be applied; without a receiver the answer is a request.
-            let blocked = group.state.incomplete && group.receiver.is_some();
             let agrees = |index: u64, term: u64| {
                 index > committed
                     || index < raft.raft_log.first_index()
@@ -378,7 +427,7 @@ fn sensible(group: &Group, message: &mut RawMessage) -> bool {
                     "a peer contradicts what is committed"
                 );
             }
-            !blocked && consistent
+            consistent
         }
         MessageType::MsgAppendResponse => message.index <= last,
         _ => true,

@@ -6,12 +6,15 @@ use crate::command::{Command, Lease};
 use crate::config::{HEARTBEAT_TICKS, QUIET_TICKS};
 use crate::faults::{Bug, Faults};
 use crate::group::Group;
-use crate::message::{Heartbeat, LeaderQuery, Payload, RangeId};
+use crate::message::{Heartbeat, LeaderQuery, NotMember, Payload, RangeId};
 use crate::snapshot::Progress;
 use raft::{SnapshotStatus, StateRole};
 
 /// Ticks after which a leader that gave up serving, and still leads, steps down.
 const HANDOVER_TICKS: usize = 10;
+
+/// Ticks after which a replica that never got contents is removed.
+const ORPHAN_TICKS: u32 = 50;
 
 impl<F: Faults> Store<F> {
     /// Lets time pass. To be called every [`crate::config::TICK_MS`].
@@ -19,6 +22,9 @@ impl<F: Faults> Store<F> {
         self.ticks += 1;
         for peer in self.liveness.due(now) {
             self.send(peer, 0, Payload::Heartbeat(Heartbeat { sent_at: now }));
+        }
+        if self.stalled.is_some() {
+            return;
         }
         let ranges: Vec<RangeId> = self.groups.keys().copied().collect();
         for range in ranges {
@@ -62,6 +68,12 @@ impl<F: Faults> Store<F> {
         if group.idle_ticks <= QUIET_TICKS && self.ticks.is_multiple_of(HEARTBEAT_TICKS as u64) {
             group.raft.ping();
             self.dirty.insert(range);
+            let index = group.state.applied;
+            for node in group.dismissed.clone() {
+                self.send(node, 0, Payload::NotMember(NotMember { range_id: range, index }));
+            }
+        } else if group.idle_ticks > QUIET_TICKS {
+            group.dismissed.clear();
         }
     }
 
@@ -100,11 +112,26 @@ impl<F: Faults> Store<F> {
             }
             return;
         }
+        if group.state.descriptor.is_none() {
+            group.orphan_ticks += 1;
+            // It was made for a message that came late, or for a leader that has gone; the next one makes another.
+            if group.orphan_ticks > ORPHAN_TICKS {
+                group.removed = true;
+                self.dirty.insert(range);
+            }
+            return;
+        }
         let campaigns = group.is_voter() && !group.state.incomplete && group.state.descriptor.is_some();
-        if !campaigns || (!alone && self.liveness.is_in_grace(now)) {
+        if !alone && self.liveness.is_in_grace(now) {
             return;
         }
         if group.election_tick(&mut self.rng) {
+            // Without a leader for so long: perhaps this node was removed and did not hear of it.
+            let query = LeaderQuery { range_id: range, term: group.term() };
+            for member in super::others(&group.state.members, self.config.node).collect::<Vec<_>>() {
+                self.send(member, 0, Payload::LeaderQuery(query));
+            }
+            let Some(group) = self.groups.get_mut(&range).filter(|_| campaigns) else { return };
             let raft = &mut group.raft;
             if raft.raft.state != StateRole::Leader && raft.campaign().is_ok() {
                 self.dirty.insert(range);

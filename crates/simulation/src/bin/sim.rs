@@ -1,0 +1,98 @@
+//! `sim`: runs seeds of the simulation. `make sim SEEDS=1..500` builds and calls it.
+//!
+//! It takes what to do from the environment:
+//!
+//! * `SEEDS`: `7` or `1..500`, both ends included.
+//! * `TRACE`: if set, the whole trace of every seed is printed.
+//! * `ALL`: if set, it goes on after a failure and lists all of them.
+//! * `BUG`: a bug to plant; some come with a scenario.
+//! * `SCENARIO`: a bug whose scenario is played without it.
+//!
+//! Ends with 1 if a check failed and with 2 if it was called wrongly.
+
+use replication::Bug;
+use simulation::{Options, Wanted, operations, report, run, run_many};
+use std::io::{IsTerminal, Write};
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
+
+/// Lines of the trace that are printed with a failure.
+const LAST_LINES: usize = 60;
+
+fn main() -> ExitCode {
+    let (seeds, options) = match arguments() {
+        Ok(arguments) => arguments,
+        Err(message) => {
+            eprintln!("sim: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    if options.trace {
+        return print_traces(seeds, &options);
+    }
+    let total = seeds.end() - seeds.start() + 1;
+    let terminal = std::io::stderr().is_terminal();
+    let progress = |done: u64| {
+        if terminal && done.is_multiple_of(20) {
+            // Progress that cannot be shown is no reason to stop.
+            let _ = write!(std::io::stderr(), "\r{done} of {total} runs");
+        }
+    };
+    let all = set("ALL").is_some();
+    let wanted = if all { Wanted::AllSeeds } else { Wanted::FirstFailure };
+    let summary = run_many(seeds, &options, wanted, progress);
+    if terminal {
+        eprintln!();
+    }
+    println!("{} runs, {} operations\n{}", summary.runs, operations(&summary.coverage), summary.coverage);
+    let Some(first) = summary.failures.first() else { return ExitCode::SUCCESS };
+    if all {
+        for failure in &summary.failures {
+            if let Some(violation) = &failure.violation {
+                println!("seed {}: {}: {}", failure.seed, violation.check, violation.detail);
+            }
+        }
+    } else {
+        println!("{}", report(first, &options, LAST_LINES));
+    }
+    ExitCode::FAILURE
+}
+
+fn print_traces(seeds: RangeInclusive<u64>, options: &Options) -> ExitCode {
+    let mut failed = false;
+    for seed in seeds {
+        let outcome = run(seed, options);
+        outcome.trace.iter().for_each(|line| println!("{line}"));
+        match &outcome.violation {
+            None => println!("seed {seed}: sound"),
+            Some(violation) => println!("seed {seed}: {}: {}", violation.check, violation.detail),
+        }
+        failed |= outcome.violation.is_some();
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn set(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn arguments() -> Result<(RangeInclusive<u64>, Options), String> {
+    let seeds = set("SEEDS").unwrap_or_else(|| "1..500".to_owned());
+    let (first, last) = seeds.split_once("..").unwrap_or((&seeds, &seeds));
+    let number =
+        |text: &str| text.trim_start_matches('=').parse::<u64>().ok().filter(|seed| *seed < u64::MAX);
+    let range = number(first).zip(number(last)).filter(|(first, last)| first <= last);
+    let (first, last) = range.ok_or_else(|| format!("SEEDS is {seeds}, but should look like 1..500 or 7"))?;
+    let bug = |name: &str| match set(name) {
+        None => Ok(None),
+        Some(value) => {
+            let bug = Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == value);
+            bug.map(Some).ok_or_else(|| format!("{name} is {value}, but should be one of {:?}", Bug::ALL))
+        }
+    };
+    let options = match (bug("BUG")?, bug("SCENARIO")?) {
+        (Some(bug), _) => Options::looking_for(bug),
+        (None, scenario) => Options { scenario, ..Options::default() },
+    };
+    Ok((first..=last, Options { trace: set("TRACE").is_some(), ..options }))
+}

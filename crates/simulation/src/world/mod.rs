@@ -1,0 +1,247 @@
+//! The world: nodes, clients, network and clocks, and the one queue of what happens next.
+//!
+//! * `drive`: how a node's process is driven, and what comes of it.
+//! * `clients`: who reads and writes.
+//! * `inject`: faults, and their ends.
+//! * `members`: changes of members, as an operator would make them.
+//! * `finish`: after the trouble: healing, settling, quiet, and the last checks.
+
+mod clients;
+mod drive;
+mod finish;
+mod inject;
+mod members;
+
+use crate::clock::{MAX_RATE_PPM, Micros, NodeClock, SECOND};
+use crate::coverage::Coverage;
+use crate::layout;
+use crate::network::{Link, Network};
+use crate::node::Node;
+use crate::plan::{NODES, Plan};
+use crate::planted::Planted;
+use crate::queue::Queue;
+use crate::record::Record;
+use crate::register::{Answer, ClientId, OpId, RANGE, Request};
+use crate::trace::Trace;
+use crate::watch::{Violation, Watch};
+use bytes::Bytes;
+use clients::Client;
+use finish::Ending;
+use rand::Rng;
+use rand::rngs::SmallRng;
+use replication::{Bug, Envelope, NodeId, RangeDescriptor};
+
+/// More events than any sound run comes near to: somebody sends without end.
+const MAX_EVENTS: u64 = 5_000_000;
+
+/// Something that happens.
+enum Happening {
+    /// A message arrives.
+    Deliver(Box<Envelope>),
+    /// A process is due for a tick.
+    Tick(NodeId, u64),
+    /// A process's disk is done.
+    DiskDone(NodeId, u64),
+    /// A pause ends.
+    Resume(NodeId, u64),
+    /// A command that was evaluated is proposed.
+    Submit(NodeId, u64, u64),
+    /// A node starts.
+    Start(NodeId),
+    /// A request arrives.
+    Request(NodeId, Request),
+    /// An answer arrives.
+    Answer(NodeId, Request, Answer),
+    /// A client goes on.
+    Next(ClientId),
+    /// A client has waited long enough.
+    Timeout(ClientId, OpId),
+    /// The next fault is due.
+    Trouble,
+    /// Cut links are mended.
+    MendLinks(Vec<Link>),
+    /// The network is as before.
+    MendWeather,
+    /// A disk has space again.
+    MendDisk(NodeId),
+    /// Time to see how the ending goes.
+    Look,
+}
+
+/// A run under way.
+pub struct World {
+    now: Micros,
+    rng: SmallRng,
+    queue: Queue<Happening>,
+    plan: Plan,
+    planted: Planted,
+    nodes: Vec<Node>,
+    clients: Vec<Client>,
+    network: Network,
+    ending: Ending,
+    /// The next line of the script.
+    script_at: usize,
+    /// Who led when a fault last hit the leader.
+    former_leader: NodeId,
+    weather_until: Micros,
+    slow_evaluation: (Micros, Micros),
+    values: u64,
+    events: u64,
+    record: Record,
+    watch: Watch,
+    /// What was counted.
+    pub coverage: Coverage,
+    /// What was noted.
+    pub trace: Trace,
+}
+
+impl World {
+    /// A cluster that is about to start.
+    pub fn new(plan: Plan, mut rng: SmallRng, bug: Option<Bug>, trace: Trace) -> Self {
+        let nodes = (1..=NODES)
+            .map(|id| {
+                let wall_offset = rng.random_range(-plan.wall_error..=plan.wall_error);
+                let rate = rng.random_range(-MAX_RATE_PPM..=MAX_RATE_PPM);
+                Node::new(id, NodeClock::new(0, 0, rate, wall_offset))
+            })
+            .collect();
+        // One more than there are in the plan: it reads everything in the end.
+        let clients = (0..=plan.clients).map(|_| Client::default()).collect();
+        World {
+            now: 0,
+            rng,
+            queue: Queue::new(),
+            network: Network::new(plan.weather),
+            plan,
+            planted: Planted(bug),
+            nodes,
+            clients,
+            ending: Ending::default(),
+            script_at: 0,
+            former_leader: 1,
+            weather_until: 0,
+            slow_evaluation: (0, 0),
+            values: layout::INITIAL,
+            events: 0,
+            record: Record::default(),
+            watch: Watch::default(),
+            coverage: Coverage::default(),
+            trace,
+        }
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// The first check that failed.
+    pub fn run(&mut self) -> Result<(), Violation> {
+        self.begin()?;
+        while !self.ending.is_over() {
+            let Some((at, happening)) = self.queue.pop() else { break };
+            self.now = at;
+            self.events += 1;
+            if self.events > MAX_EVENTS {
+                return Err(Violation::new("bounded work", format!("{MAX_EVENTS} events and no end")));
+            }
+            self.happen(happening)?;
+            self.check_leases()?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), Violation> {
+        self.trace.note(0, || format!("{:?}", self.plan));
+        let descriptor = RangeDescriptor {
+            range_id: RANGE,
+            start: Bytes::from_static(layout::START),
+            end: Bytes::from_static(layout::END),
+            generation: 1,
+        };
+        for node in self.nodes.iter().filter(|node| self.plan.voters.contains(&node.id)) {
+            replication::store::bootstrap(&*node.engine, &descriptor, &self.plan.voters)
+                .map_err(|error| Violation::new("bootstrap", error.to_string()))?;
+        }
+        for id in 1..=NODES {
+            self.after(0, Happening::Start(id));
+        }
+        for client in 0..self.plan.clients {
+            let wait = self.rng.random_range(0..SECOND);
+            self.after(wait, Happening::Next(client));
+        }
+        self.schedule_trouble();
+        self.queue.push(self.plan.trouble, Happening::Look);
+        Ok(())
+    }
+
+    fn after(&mut self, delay: Micros, happening: Happening) {
+        self.queue.push(self.now + delay, happening);
+    }
+
+    fn node(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.nodes.get_mut(usize::try_from(id).ok()?.checked_sub(1)?)
+    }
+
+    fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
+        match happening {
+            Happening::Deliver(envelope) => self.deliver(*envelope),
+            Happening::Tick(node, epoch) => self.tick(node, epoch),
+            Happening::DiskDone(node, epoch) => self.disk_done(node, epoch),
+            Happening::Resume(node, epoch) => self.resume(node, epoch),
+            Happening::Submit(node, epoch, proposal) => self.submit(node, epoch, proposal),
+            Happening::Start(node) => self.start(node),
+            Happening::Request(node, request) => self.request(node, request),
+            Happening::Answer(node, request, answer) => self.answered(node, request, answer),
+            Happening::Next(client) => self.next_operation(client),
+            Happening::Timeout(client, op) => self.timed_out(client, op),
+            Happening::Trouble => self.trouble(),
+            Happening::MendLinks(links) => {
+                self.trace.note(self.now, || format!("mended {links:?}"));
+                self.network.mend(&links);
+                Ok(())
+            }
+            Happening::MendWeather => {
+                self.mend_weather();
+                Ok(())
+            }
+            Happening::MendDisk(node) => {
+                self.mend_disk(node);
+                Ok(())
+            }
+            Happening::Look => {
+                let seen = self.look();
+                // A wrong answer is worse than whatever else went wrong in the end.
+                if seen.is_err() || self.ending.is_over() {
+                    self.check_histories()?;
+                }
+                seen
+            }
+        }
+    }
+
+    /// At every moment at most one node serves.
+    fn check_leases(&mut self) -> Result<(), Violation> {
+        let now = self.now;
+        let mut holder: Option<(NodeId, u64)> = None;
+        for node in &self.nodes {
+            let Some((sequence, _)) = node.holds_lease(now) else { continue };
+            if let Some((other, other_sequence)) = holder {
+                let detail = format!(
+                    "nodes {other} (lease {other_sequence}) and {} (lease {sequence}) both hold the lease",
+                    node.id
+                );
+                return Err(Violation::new("disjoint leases", detail));
+            }
+            holder = Some((node.id, sequence));
+        }
+        Ok(())
+    }
+
+    fn check_histories(&mut self) -> Result<(), Violation> {
+        for register in 0..self.plan.keys {
+            if let Err(anomaly) = crate::linear::check(&self.record.history(register)) {
+                return Err(Violation::new("linearizability", format!("k{register}: {anomaly}")));
+            }
+        }
+        Ok(())
+    }
+}

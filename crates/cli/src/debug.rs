@@ -8,6 +8,7 @@ use process::metrics::Usage;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::path::Path;
 
 /// Arguments of `dormouse debug`.
 #[derive(Debug, clap::Args)]
@@ -75,12 +76,15 @@ fn describe(paths: &Paths, pid: u32) -> Option<Value> {
     let arguments: Vec<String> =
         arguments.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect();
     let usage = Usage::of(&pid.to_string()).ok()?;
-    let node = arguments.iter().position(|text| text == "--node").and_then(|at| arguments.get(at + 1));
+    let value = |flag| arguments.iter().position(|text| text == flag).and_then(|at| arguments.get(at + 1));
+    // A KV node goes by the name of its directory.
+    let store = value("--store").and_then(|store| Path::new(store).file_name()?.to_str().map(str::to_owned));
+    let node = value("--node").cloned().or(store);
     Some(json!({
         "pid": pid,
         "role": arguments.get(1)?,
         "node": node,
-        "tenant_id": node.and_then(|node| tenant_of(paths, node)),
+        "tenant_id": node.as_ref().and_then(|node| tenant_of(paths, node)),
         "private_bytes": usage.private_bytes,
         "pss_bytes": usage.pss_bytes,
         "rss_bytes": usage.rss_bytes,

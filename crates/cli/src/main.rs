@@ -14,6 +14,7 @@ mod data_dir;
 mod debug;
 mod duration;
 mod error;
+mod locality;
 mod node;
 mod output;
 mod servers;
@@ -42,7 +43,7 @@ enum Command {
     Start(start::StartArgs),
     /// Create, list, show, suspend, resume, drop and change tenants
     Tenant(tenant::TenantArgs),
-    /// List nodes
+    /// List nodes, and drain them
     Node(node::NodeArgs),
     /// Put a tenant under load, and check what it did
     #[command(subcommand)]

@@ -1,10 +1,14 @@
-//! `dormouse node list`: the nodes of the cluster.
+//! `dormouse node`: the nodes of the cluster.
 
 use crate::api::Api;
 use crate::data_dir::DataDirArgs;
-use crate::error::Outcome;
-use crate::output::{Format, OutputArgs, print_json, rows, table};
-use serde_json::Value;
+use crate::error::{Failure, Outcome};
+use crate::output::{Format, OutputArgs, line, print_json, rows, table};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How often a node that is drained is looked at.
+const DRAIN_POLL: Duration = Duration::from_millis(500);
 
 /// Arguments of `dormouse node`.
 #[derive(Debug, clap::Args)]
@@ -25,12 +29,26 @@ enum Command {
         #[arg(long)]
         sql: bool,
     },
+    /// Move everything away from a KV node, and wait until it can be stopped without anybody noticing
+    Drain {
+        /// Number of the node
+        id: u64,
+        /// Let the node take part again instead
+        #[arg(long)]
+        undo: bool,
+    },
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &NodeArgs) -> Outcome {
-    let Command::List { sql } = args.command;
     let api = Api::of(&args.data_dir)?;
+    match args.command {
+        Command::List { sql } => list(&api, sql, args.output.output),
+        Command::Drain { id, undo } => drain(&api, id, undo, args.output.output),
+    }
+}
+
+fn list(api: &Api, sql: bool, format: Format) -> Outcome {
     let (path, columns): (&str, &[(&str, &str)]) = if sql {
         let columns = &[
             ("NAME", "name"),
@@ -46,16 +64,75 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
             ("ADDRESS", "address"),
             ("LOCALITY", "locality"),
             ("STATE", "state"),
+            ("LEASEHOLDER", "leaseholder"),
+            ("REPLICAS", "replicas"),
             ("PID", "pid"),
         ];
         ("/nodes", columns)
     };
     let nodes = api.get(path)?["nodes"].take();
-    match (args.output.output, nodes) {
+    match (format, nodes) {
         (Format::Table, Value::Array(nodes)) => {
             let (headings, fields): (Vec<_>, Vec<_>) = columns.iter().copied().unzip();
             table(&headings, rows(&nodes, &fields))
         }
         (_, nodes) => print_json(&nodes),
+    }
+}
+
+/// Begins to drain a node and, unless that is undone, follows it to the end. Whoever stops waiting stops
+/// nothing else.
+fn drain(api: &Api, id: u64, undo: bool, format: Format) -> Outcome {
+    let mut node = api.post(&format!("/nodes/{id}/drain"), &json!({ "undo": undo }))?;
+    let mut said = String::new();
+    while !undo && !is_drained(&node) {
+        let progress = progress(&node);
+        if format == Format::Table && said != progress {
+            line(format_args!("node {id}: {progress}"))?;
+            said = progress;
+        }
+        std::thread::sleep(DRAIN_POLL);
+        let nodes = api.get("/nodes")?["nodes"].take();
+        let listed = nodes.as_array().and_then(|nodes| nodes.iter().find(|node| node["id"] == id));
+        node = listed.cloned().ok_or_else(|| Failure::new(format!("node {id} is no longer listed")))?;
+        if node["state"] == "live" {
+            return Err(Failure::new(format!("node {id} is no longer being drained"))
+                .hint("Somebody else ended it with --undo."));
+        }
+    }
+    match format {
+        Format::Json => print_json(&node),
+        Format::Table if undo => line(format_args!("node {id} takes part again")),
+        Format::Table => {
+            line(format_args!("node {id} has neither lease nor replicas: it can be stopped safely"))
+        }
+    }
+}
+
+/// Whether a node has nothing left that anybody would miss.
+fn is_drained(node: &Value) -> bool {
+    node["leaseholder"] == false && node["replicas"] == 0
+}
+
+/// What a node still has, for people.
+fn progress(node: &Value) -> String {
+    let lease = if node["leaseholder"] == false { "no lease" } else { "the lease" };
+    let replicas = node["replicas"].as_u64().unwrap_or_default();
+    let state = node["state"].as_str().unwrap_or_default();
+    format!("{state}, {lease}, {replicas} replica{}", if replicas == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_drained_when_it_has_neither_lease_nor_replicas() {
+        let node = |leaseholder: bool, replicas: u64| json!({ "state": "draining", "leaseholder": leaseholder, "replicas": replicas });
+        assert!(is_drained(&node(false, 0)));
+        assert!(!is_drained(&node(true, 0)) && !is_drained(&node(false, 1)));
+        assert!(!is_drained(&json!({})), "an answer that says nothing promises nothing");
+        assert_eq!(progress(&node(true, 2)), "draining, the lease, 2 replicas");
+        assert_eq!(progress(&node(false, 1)), "draining, no lease, 1 replica");
     }
 }

@@ -6,6 +6,7 @@
 use crate::announce::AnnounceArgs;
 use crate::duration::{self, IdleTimeout};
 use crate::error::{Failure, Outcome};
+use crate::locality::{self, Locality};
 use process::lifeline::Lifeline;
 use process::tls::{self, CertificatePem};
 use std::future::Future;
@@ -113,6 +114,18 @@ pub(crate) struct KvArgs {
     /// Address for SQL nodes and control; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:26258")]
     listen: SocketAddr,
+    /// Address others reach this node at [default: the one it listens on]
+    #[arg(long, value_name = "ADDRESS")]
+    advertise: Option<SocketAddr>,
+    /// Addresses of nodes of the cluster to join; none: this is the first node
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    join: Vec<String>,
+    /// Where this node stands, the widest first, as in region=eu-west,zone=b
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = locality::parse)]
+    locality: Option<Locality>,
+    /// After how long the replicas of a silent node are replaced, as in 5m
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    dead_after: std::time::Duration,
     #[command(flatten)]
     process: ProcessArgs,
     #[command(flatten)]
@@ -131,7 +144,12 @@ async fn run_kv(args: KvArgs) -> Outcome {
     let config = kv_server::Config {
         data_dir: args.store,
         listen: args.listen,
+        advertise: args.advertise,
+        join: args.join,
+        locality: args.locality.unwrap_or_default().0,
         tls: tls::internal_server(&args.process.ca()?, &args.process.certificate("kv")?)?,
+        peer_tls: tls::internal_client(&args.process.ca()?, &args.process.certificate("kv")?)?,
+        dead_after: args.dead_after,
         engine: Default::default(),
         limits: kv_server::Limits::default(),
     };
@@ -159,12 +177,9 @@ pub(crate) struct ControlArgs {
     /// Address of the HTTP API and status page; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     http: SocketAddr,
-    /// Address of the KV node
-    #[arg(long, value_name = "ADDRESS")]
-    kv: String,
-    /// What the KV node of this machine announced
-    #[arg(long, value_name = "FILE")]
-    kv_address_file: Option<PathBuf>,
+    /// Addresses of KV nodes
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', required = true)]
+    kv: Vec<String>,
     /// Directory for sockets of SQL nodes
     #[arg(long, value_name = "DIR")]
     run_dir: PathBuf,
@@ -209,13 +224,12 @@ async fn run_control(args: ControlArgs) -> Outcome {
     let config = control::Config {
         listen: args.listen,
         http: args.http,
-        kv_address: args.kv,
+        kv_addresses: args.kv,
         certs_dir: args.process.certs,
         run_dir: args.run_dir,
         log_dir: args.log_dir,
         token_file: args.token_file,
         addresses_file: args.addresses_file,
-        kv_address_file: args.kv_address_file,
         program: "/proc/self/exe".into(),
         lifeline_fd: args.process.lifeline_fd,
         node_metrics: args.process.metrics.is_some(),

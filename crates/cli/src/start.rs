@@ -1,7 +1,7 @@
 //! `dormouse start` and `dormouse demo`: the whole system on this machine.
 
 use crate::api::Api;
-use crate::data_dir::{DATA_DIR_VARIABLE, DataDir};
+use crate::data_dir::{DATA_DIR_VARIABLE, DataDir, NODE_COUNTS};
 use crate::duration::{self, IdleTimeout};
 use crate::error::{Failure, Outcome};
 use crate::output::line;
@@ -25,12 +25,19 @@ pub(crate) struct SystemArgs {
     /// Suspend tenants without connections after this time, or never
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration::parse_idle)]
     idle_timeout: IdleTimeout,
+    /// KV nodes [default: as many as the data directory has, 1 at first]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(kv_node_counts()))]
+    nodes: Option<u8>,
     /// SQL nodes to have ready for tenants that wake up
     #[arg(long, value_name = "NUMBER", default_value_t = 2)]
     warm_pool: usize,
     /// Most SQL nodes at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 2000)]
     max_nodes: usize,
+}
+
+fn kv_node_counts() -> std::ops::RangeInclusive<i64> {
+    i64::from(*NODE_COUNTS.start())..=i64::from(*NODE_COUNTS.end())
 }
 
 impl SystemArgs {
@@ -41,6 +48,7 @@ impl SystemArgs {
             idle_timeout: self.idle_timeout,
             warm_pool: self.warm_pool,
             max_nodes: self.max_nodes,
+            kv_nodes: self.nodes,
         }
     }
 }

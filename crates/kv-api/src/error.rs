@@ -35,14 +35,16 @@ pub enum KvErrorKind {
     Unavailable = 10,
     /// The KV node's disk is full; nothing was written. SQLSTATE 53100.
     DiskFull = 11,
-    /// The KV node's disk returned an error or damaged data. SQLSTATE 58030.
+    /// The KV node's disk returned an error. SQLSTATE 58030.
     Storage = 12,
     /// A bound of the KV node was reached (queue, batch size, locks). SQLSTATE 53000.
     Overloaded = 13,
-    /// The KV node does not hold the lease; nothing was carried out. [`KvError::leaseholder`] says where
+    /// The KV node does not hold the lease; nothing was carried out. The error's `leaseholder` says where
     /// to go. Clients of the KV layer go there by themselves; whoever waited in vain for a leaseholder is
     /// told [`KvErrorKind::Unavailable`]. SQLSTATE 08006.
     NotLeaseholder = 14,
+    /// The KV node found damaged data on its disk. SQLSTATE XX001.
+    Corrupted = 15,
 }
 
 /// An error of the KV layer, as sent on the wire.

@@ -170,7 +170,10 @@ impl Pipeline {
         driver.begin()?;
         let thread = std::thread::Builder::new()
             .name("kv-raft".to_owned())
-            .spawn(move || driver.run())
+            .spawn(move || {
+                let _ended = Ended(driver.shared());
+                driver.run();
+            })
             .map_err(|error| StorageError::Io(error.to_string()))?;
         Ok(Pipeline { shared, hook, thread: Mutex::new(Some(thread)) })
     }
@@ -392,6 +395,23 @@ impl Shared {
         // cannot be raised, must not stop reads.
         let now = state.clock.now(physical.min(ceiling.wall_ns.saturating_sub(1)));
         if now < ceiling { Ok(now) } else { Err(not_leaseholder()) }
+    }
+}
+
+/// Whatever ends the driver, nobody goes on as if it ran: the node fails, and is started again.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let asked_to = {
+            let mut state = self.0.state.lock();
+            state.held = None;
+            std::mem::replace(&mut state.closing, true)
+        };
+        self.0.standing.send_replace(Standing::Follower(None));
+        if !asked_to {
+            self.0.broken.notify_one();
+        }
     }
 }
 

@@ -356,7 +356,9 @@ async fn connect(serving: Serving, stream: TcpStream, peer: SocketAddr) {
             tracing::debug!(%peer, ?caller, "connected");
             match connection::serve(node, caller, stream, shutdown).await {
                 Ok(()) => {}
-                Err(error @ connection::ConnectionError::Elsewhere) => tracing::debug!(%peer, ?caller, "{error}"),
+                Err(error @ connection::ConnectionError::Elsewhere) => {
+                    tracing::debug!(%peer, ?caller, "{error}")
+                }
                 Err(error) => tracing::warn!(%peer, ?caller, "connection closed: {error}"),
             }
         }

@@ -10,7 +10,12 @@ pub const FILTER_VARIABLE: &str = "DORMOUSE_LOG";
 /// does nothing.
 pub fn start(default_filter: &str) {
     let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_filter));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A line that cannot be written, on a full disk say, is lost: complaining about it on the same file would
+    // panic.
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     // Fails only if logging was started before.
     let _ = if std::io::stderr().is_terminal() {
         builder.try_init()

@@ -175,7 +175,8 @@ impl Log {
     /// # Errors
     /// If the term of that entry cannot be read.
     pub fn truncate(&mut self, index: u64, batch: &mut WriteBatch) -> ReplicationResult<u64> {
-        let missing = || ReplicationError::Internal(format!("there is no entry {index} to truncate the log at"));
+        let missing =
+            || ReplicationError::Internal(format!("there is no entry {index} to truncate the log at"));
         let term = self.known_term(index).ok_or_else(missing)?;
         let (from, to) = (log_key(self.range, self.truncated.0 + 1), log_key(self.range, index + 1));
         batch.delete_range(Space::Raft, &from, &to);
@@ -210,7 +211,8 @@ impl Log {
 
     fn read_stored(&self, index: u64) -> ReplicationResult<eraftpb::Entry> {
         let damaged = || {
-            let message = format!("entry {index} of the log of range {} is missing or unreadable", self.range);
+            let message =
+                format!("entry {index} of the log of range {} is missing or unreadable", self.range);
             ReplicationError::from(StorageError::corruption(message))
         };
         let bytes = self.engine.get(Space::Raft, &log_key(self.range, index))?.ok_or_else(damaged)?;
@@ -229,7 +231,8 @@ impl Log {
     pub fn changes_members_after(&self, index: u64) -> bool {
         let changes = |entry: &eraftpb::Entry| entry.get_entry_type() != eraftpb::EntryType::EntryNormal;
         // What cannot be read may be a change.
-        (index.max(self.truncated.0) + 1..=self.last).any(|index| self.read(index).map_or(true, |entry| changes(&entry)))
+        (index.max(self.truncated.0) + 1..=self.last)
+            .any(|index| self.read(index).map_or(true, |entry| changes(&entry)))
     }
 }
 

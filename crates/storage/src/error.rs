@@ -37,10 +37,10 @@ impl From<StorageError> for KvError {
     fn from(error: StorageError) -> Self {
         let kind = match error {
             StorageError::DiskFull(_) => KvErrorKind::DiskFull,
-            StorageError::Corruption(_)
-            | StorageError::Io(_)
-            | StorageError::Incompatible(_)
-            | StorageError::InUse(_) => KvErrorKind::Storage,
+            StorageError::Corruption(_) => KvErrorKind::Corrupted,
+            StorageError::Io(_) | StorageError::Incompatible(_) | StorageError::InUse(_) => {
+                KvErrorKind::Storage
+            }
         };
         // File names stay in the server's log; they say nothing to a tenant.
         let message = match error {

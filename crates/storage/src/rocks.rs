@@ -74,7 +74,7 @@ impl RocksEngine {
                 drop_garbage(*space, &mut options, &garbage_floor);
                 ColumnFamilyDescriptor::new(space.name(), options)
             })
-            .chain([ColumnFamilyDescriptor::new("default", Options::default())]);
+            .chain([ColumnFamilyDescriptor::new("default", unused_options())]);
         let db = DB::open_cf_descriptors(&options, path, families).map_err(open_error)?;
         for space in Space::ALL {
             family(&db, space)?;
@@ -170,6 +170,14 @@ fn space_options(space: Space, config: &RocksConfig, cache: &Cache) -> Options {
     options
 }
 
+/// For the space RocksDB insists on and nobody uses. After a full disk RocksDB wants room for the largest
+/// memtable before it goes on.
+fn unused_options() -> Options {
+    let mut options = Options::default();
+    options.set_write_buffer_size(64 << 10);
+    options
+}
+
 /// Lets compaction drop what nobody can read any more.
 fn drop_garbage(space: Space, options: &mut Options, floor: &Arc<Mutex<Timestamp>>) {
     if !matches!(space, Space::Data | Space::History) {
@@ -208,7 +216,8 @@ fn engine_error(error: rocksdb::Error) -> StorageError {
         ["No space left on device", "Disk quota exceeded"].iter().any(|cause| text.contains(cause));
     // A record that could not be appended to the log certainly has no effect. One that was appended
     // and could not be synced may come back after a restart: that is an I/O error like any other.
-    if no_space && !text.contains("sync") {
+    let in_sync = text.split(": ").any(|part| part.starts_with("While") && part.contains("sync"));
+    if no_space && !in_sync {
         StorageError::DiskFull(text)
     } else if kind == rocksdb::ErrorKind::Corruption {
         StorageError::Corruption(text)

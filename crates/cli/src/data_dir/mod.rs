@@ -6,7 +6,7 @@
 //!  addresses.json    where it listens
 //!  admin.token       bearer token of the HTTP API, for the owner alone
 //!  certs/            the cluster's authority and a certificate per role
-//!  kv/               the KV node's data
+//!  kv/               the first KV node's data; kv-2/, kv-3/ …: the others'
 //!  run/              sockets, process notes, addresses children announce
 //!  logs/             one log per process
 //! ```
@@ -15,6 +15,7 @@
 //! inherited by every process of the system, so that it is free only when the last of them has ended,
 //! however the first one ended.
 
+mod kv_nodes;
 mod secrets;
 
 use crate::error::{Failure, Outcome};
@@ -29,6 +30,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub(crate) use kv_nodes::{KvNode, NODE_COUNTS, name as kv_name};
 pub(crate) use secrets::{create_certificates, create_role_certificates};
 
 /// Form of the directory this program reads and writes.
@@ -137,8 +139,10 @@ pub(crate) struct Addresses {
     pub sql: SocketAddr,
     /// The HTTP API and status page.
     pub http: SocketAddr,
-    /// The KV node.
+    /// The first KV node.
     pub kv: SocketAddr,
+    /// All KV nodes.
+    pub kv_nodes: Vec<SocketAddr>,
     /// Control's internal listener.
     pub control: SocketAddr,
     /// Metrics of each process.

@@ -1,7 +1,7 @@
 //! One long-lived child: what it is, where it listens, when it is started again.
 
 use crate::announce::{self, Started};
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, kv_name};
 use crate::error::{Failure, Outcome};
 use std::fs::{self, OpenOptions};
 use std::net::SocketAddr;
@@ -24,27 +24,37 @@ const MAX_LOG: u64 = 64 << 20;
 /// What a child is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    Kv,
+    /// The KV node of this number, from 1.
+    Kv(u8),
     Control,
     Proxy,
 }
 
 impl Role {
-    /// Its subcommand, and the name of its log.
-    pub fn name(self) -> &'static str {
+    /// Its subcommand.
+    pub fn command(self) -> &'static str {
         match self {
-            Role::Kv => "kv",
+            Role::Kv(_) => "kv",
             Role::Control => "control",
             Role::Proxy => "proxy",
         }
     }
 
-    /// For people.
-    pub fn title(self) -> &'static str {
+    /// The name of its log.
+    pub fn name(self) -> String {
         match self {
-            Role::Kv => "the KV node",
-            Role::Control => "control",
-            Role::Proxy => "the proxy",
+            Role::Kv(number) => kv_name(number),
+            other => other.command().into(),
+        }
+    }
+
+    /// For people, in a system of so many KV nodes.
+    fn title(self, kv_nodes: usize) -> String {
+        match self {
+            Role::Kv(_) if kv_nodes == 1 => "the KV node".into(),
+            Role::Kv(number) => format!("KV node {number}"),
+            Role::Control => "control".into(),
+            Role::Proxy => "the proxy".into(),
         }
     }
 }
@@ -52,6 +62,7 @@ impl Role {
 /// A child and its history.
 pub(super) struct Child {
     role: Role,
+    title: String,
     address_file: PathBuf,
     log: PathBuf,
     pid: Option<u32>,
@@ -64,11 +75,12 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// A child that was not started yet.
-    pub fn new(role: Role, data_dir: &DataDir) -> Self {
+    /// A child that was not started yet, in a system of so many KV nodes.
+    pub fn new(role: Role, kv_nodes: usize, data_dir: &DataDir) -> Self {
         let name = role.name();
         Self {
             role,
+            title: role.title(kv_nodes),
             address_file: data_dir.paths().run().join(format!("{name}.address")),
             log: data_dir.paths().logs().join(format!("{name}.log")),
             pid: None,
@@ -84,6 +96,11 @@ impl Child {
     /// What it is.
     pub fn role(&self) -> Role {
         self.role
+    }
+
+    /// What it is, for people.
+    pub fn title(&self) -> &str {
+        &self.title
     }
 
     /// Its process, while it has one.
@@ -133,7 +150,7 @@ impl Child {
             .stderr(log)
             .process_group(0)
             .spawn()
-            .map_err(|error| Failure::new(format!("cannot start {}: {error}", self.role.title())))?;
+            .map_err(|error| Failure::new(format!("cannot start {}: {error}", self.title)))?;
         self.pid = Some(child.id());
         self.started = Instant::now();
         self.due = None;
@@ -151,7 +168,7 @@ impl Child {
                 Ok(true)
             }
             Some(Started::Failed { message, hint }) => {
-                let failure = Failure::new(format!("{} cannot start: {message}", self.role.title()));
+                let failure = Failure::new(format!("{} cannot start: {message}", self.title));
                 Err(match hint {
                     Some(hint) => failure.hint(hint),
                     None => self.see_log(failure),
@@ -162,7 +179,7 @@ impl Child {
 
     /// It ended before it served.
     pub fn end_as_failure(&self, status: &str) -> Failure {
-        self.see_log(Failure::new(format!("{} ended while it was starting ({status})", self.role.title())))
+        self.see_log(Failure::new(format!("{} ended while it was starting ({status})", self.title)))
     }
 
     fn see_log(&self, failure: Failure) -> Failure {

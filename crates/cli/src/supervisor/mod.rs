@@ -1,13 +1,15 @@
 //! The supervisor of a one-machine system: starts it, keeps it running, ends it.
 //!
 //! ```text
-//!  start: kv ──► control ──► proxy ──► addresses.json ──► "ready"
+//!  start: KV nodes ──► control ──► proxy ──► addresses.json ──► "ready"
 //!  run:   a child ends ──► wait (longer each time) ──► start it again, on the same addresses
-//!  end:   proxy ──► control ──► SQL nodes ──► kv ──► nothing left
+//!  end:   proxy ──► control ──► SQL nodes ──► KV nodes ──► nothing left
 //! ```
 //!
 //! Rules:
 //!
+//! * KV nodes that were there before start together: none may be able to serve without the others. New
+//!   ones then join one after the other.
 //! * One task does everything, so a child cannot end between being started and being known.
 //! * The supervisor adopts orphans (it is a *subreaper*): SQL nodes whose control has died become its
 //!   children, so it can end them, and reap them, without ever signalling a stranger.
@@ -18,7 +20,7 @@
 mod child;
 mod reaper;
 
-use crate::data_dir::{Addresses, DataDir};
+use crate::data_dir::{Addresses, DataDir, KvNode};
 use crate::duration::IdleTimeout;
 use crate::error::{Failure, Outcome};
 use crate::output;
@@ -50,12 +52,15 @@ pub(crate) struct Options {
     pub warm_pool: usize,
     /// Most SQL nodes at a time.
     pub max_nodes: usize,
+    /// KV nodes; as many as the data directory has if nobody says.
+    pub kv_nodes: Option<u8>,
 }
 
 /// A running system.
 pub(crate) struct Supervisor {
     data_dir: DataDir,
     options: Options,
+    kv_nodes: Vec<KvNode>,
     lifeline: lifeline::Supervisor,
     children: Vec<Child>,
     ended: SignalStream,
@@ -101,7 +106,9 @@ impl Supervisor {
         };
         let (lifeline, ended, wishes) =
             prepared().map_err(|error| Failure::new(format!("cannot start processes: {error}")))?;
-        let mut supervisor = Self { data_dir, options, lifeline, children: Vec::new(), ended, wishes };
+        let kv_nodes = data_dir.kv_nodes(options.kv_nodes)?;
+        let children = Vec::new();
+        let mut supervisor = Self { data_dir, options, kv_nodes, lifeline, children, ended, wishes };
         let started = supervisor.start_all().await;
         if let Err(failure) = started {
             supervisor.end_all().await;
@@ -111,23 +118,31 @@ impl Supervisor {
     }
 
     async fn start_all(&mut self) -> Outcome {
-        for role in [Role::Kv, Role::Control, Role::Proxy] {
-            let mut child = Child::new(role, &self.data_dir);
-            child.start(&self.arguments(role)?, self.lifeline.fd())?;
-            self.children.push(child);
+        let (new, old): (Vec<&KvNode>, Vec<&KvNode>) = self.kv_nodes.iter().partition(|node| node.new);
+        let mut stages = vec![old.iter().map(|node| Role::Kv(node.number)).collect()];
+        stages.extend(new.iter().map(|node| vec![Role::Kv(node.number)]));
+        stages.extend([vec![Role::Control], vec![Role::Proxy]]);
+        for stage in stages {
+            for role in stage {
+                let mut child = Child::new(role, self.kv_nodes.len(), &self.data_dir);
+                child.start(&self.arguments(role)?, self.lifeline.fd())?;
+                self.children.push(child);
+            }
             self.wait_until_serving().await?;
         }
         let addresses = self.addresses()?;
         self.data_dir.write_addresses(&addresses)
     }
 
-    /// Waits until the child started last serves. An end of any child, or a wish to end, is a failure.
+    /// Waits until all children started so far serve. An end of any child, or a wish to end, is a failure.
     async fn wait_until_serving(&mut self) -> Outcome {
         loop {
             // In this order: a child that failed has announced why before it ended.
             let ended = reaper::reap();
-            let Some(child) = self.children.last_mut() else { return Ok(()) };
-            let serving = child.look_for_announcement();
+            let starting = self.children.iter_mut().filter(|child| child.address().is_none());
+            let serving = starting
+                .map(Child::look_for_announcement)
+                .try_fold(true, |all, serves| serves.map(|serves| all && serves));
             let mut lost = Ok(());
             for (pid, status) in ended {
                 if let Some(child) = self.children.iter_mut().find(|child| child.pid() == Some(pid)) {
@@ -152,15 +167,13 @@ impl Supervisor {
         let missing = || Failure::new("a process did not say where it listens");
         let of = |role| self.child(role).and_then(|child| child.address()).ok_or_else(missing);
         let control = self.child(Role::Control).ok_or_else(missing)?;
-        let metrics: BTreeMap<String, SocketAddr> = self
-            .children
-            .iter()
-            .filter_map(|child| Some((child.role().name().to_owned(), child.metrics()?)))
-            .collect();
+        let metrics: BTreeMap<String, SocketAddr> =
+            self.children.iter().filter_map(|child| Some((child.role().name(), child.metrics()?))).collect();
         Ok(Addresses {
             sql: of(Role::Proxy)?,
             http: control.http().ok_or_else(missing)?,
-            kv: of(Role::Kv)?,
+            kv: of(Role::Kv(1))?,
+            kv_nodes: self.kv_nodes.iter().map(|node| node.address).collect(),
             control: of(Role::Control)?,
             metrics,
             pid: std::process::id(),
@@ -174,27 +187,31 @@ impl Supervisor {
     /// Arguments of a role. What listened before listens there again.
     fn arguments(&self, role: Role) -> Outcome<Vec<String>> {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
-        let bound = |role| self.child(role).and_then(|child| child.address());
-        let needed = |role: Role| {
-            let address = bound(role).map(|address| address.to_string());
-            address.ok_or_else(|| Failure::new(format!("{} has no address", role.name())))
-        };
         let own = self.child(role);
         let listen = own.and_then(Child::address);
         let paths = self.data_dir.paths();
         let path = |name: &str| paths.join(name).display().to_string();
-        let mut arguments = vec![role.name().to_owned(), "--certs".into(), path("certs")];
+        let kv_addresses = |nodes: &[KvNode]| {
+            nodes.iter().map(|node| node.address.to_string()).collect::<Vec<_>>().join(",")
+        };
+        let mut arguments = vec![role.command().to_owned(), "--certs".into(), path("certs")];
         let mut add = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
         match role {
-            Role::Kv => {
-                add("listen", listen.unwrap_or(free).to_string());
-                add("store", path("kv"));
+            Role::Kv(number) => {
+                let index = usize::from(number).saturating_sub(1);
+                let node = self.kv_nodes.get(index);
+                let node = node.ok_or_else(|| Failure::new(format!("there is no KV node {number}")))?;
+                add("listen", node.address.to_string());
+                add("store", node.store.display().to_string());
+                // The first one makes the cluster; every other one knows somebody who is in it already.
+                if let Some(earlier @ [_, ..]) = self.kv_nodes.get(..index) {
+                    add("join", kv_addresses(earlier));
+                }
             }
             Role::Control => {
                 add("listen", listen.unwrap_or(free).to_string());
                 add("http", own.and_then(Child::http).unwrap_or(self.options.http).to_string());
-                add("kv", needed(Role::Kv)?);
-                add("kv-address-file", path("run/kv.address"));
+                add("kv", kv_addresses(&self.kv_nodes));
                 add("run-dir", path("run"));
                 add("log-dir", path("logs"));
                 add("token-file", path("admin.token"));
@@ -205,7 +222,9 @@ impl Supervisor {
             }
             Role::Proxy => {
                 add("listen", listen.unwrap_or(self.options.listen).to_string());
-                add("control", needed(Role::Control)?);
+                let control = self.child(Role::Control).and_then(Child::address);
+                let control = control.ok_or_else(|| Failure::new("control has no address"))?;
+                add("control", control.to_string());
             }
         }
         add("metrics", own.and_then(Child::metrics).unwrap_or(free).to_string());
@@ -247,7 +266,7 @@ impl Supervisor {
         for (pid, status) in reaper::reap() {
             // Others are SQL nodes that outlived a control process.
             if let Some(child) = self.children.iter_mut().find(|child| child.pid() == Some(pid)) {
-                output::note(format_args!("{} ended ({status}); starting it again", child.role().title()));
+                output::note(format_args!("{} ended ({status}); starting it again", child.title()));
                 child.has_ended();
                 child.plan_start(Instant::now());
             }
@@ -267,8 +286,8 @@ impl Supervisor {
                 self.children.get_mut(index).map_or(Ok(()), |child| child.start(&arguments, fd))
             });
             if let Err(failure) = started {
-                output::note(format_args!("cannot start {}: {}", role.title(), failure.message()));
                 if let Some(child) = self.children.get_mut(index) {
+                    output::note(format_args!("cannot start {}: {}", child.title(), failure.message()));
                     child.plan_start(now);
                 }
             }
@@ -279,18 +298,12 @@ impl Supervisor {
     async fn end_all(&mut self) {
         self.data_dir.remove_addresses();
         for role in [Role::Proxy, Role::Control] {
-            self.end_child(role).await;
+            let pid = self.child(role).and_then(Child::pid);
+            self.end_processes(pid.into_iter().collect()).await;
         }
         self.end_orphans().await;
-        self.end_child(Role::Kv).await;
-    }
-
-    async fn end_child(&mut self, role: Role) {
-        let Some(pid) = self.child(role).and_then(Child::pid) else { return };
-        self.end_processes(vec![pid]).await;
-        if let Some(child) = self.children.iter_mut().find(|child| child.role() == role) {
-            child.has_ended();
-        }
+        // What is left are the KV nodes.
+        self.end_processes(self.children.iter().filter_map(Child::pid).collect()).await;
     }
 
     /// SQL nodes: since control has ended, they are children of the supervisor.

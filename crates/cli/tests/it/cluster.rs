@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Bounds how long a test waits for something that must happen; none passes or fails by being faster.
@@ -32,28 +32,50 @@ impl Cluster {
 
     /// The same with further flags.
     pub fn start_with(data_dir: &Path, flags: &[&str]) -> Cluster {
+        let (cluster, lines) = Self::spawn(data_dir, flags, Stdio::inherit());
+        assert!(is_ready(&lines), "the system ended while it was starting");
+        cluster
+    }
+
+    /// The same where a refusal is an answer, too: what the system said before it ended with exit code 1.
+    pub fn try_start(data_dir: &Path) -> Result<Cluster, String> {
+        let (mut cluster, lines) = Self::spawn(data_dir, &[], Stdio::piped());
+        let mut stderr = cluster.supervisor.stderr.take().unwrap();
+        let said = std::thread::spawn(move || {
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).unwrap();
+            said
+        });
+        if is_ready(&lines) {
+            return Ok(cluster);
+        }
+        assert_eq!(cluster.supervisor.wait().unwrap().code(), Some(1));
+        Err(said.join().unwrap())
+    }
+
+    /// Starts a system; the lines it prints arrive one by one.
+    fn spawn(data_dir: &Path, flags: &[&str], stderr: Stdio) -> (Cluster, Receiver<String>) {
         let mut supervisor = dormouse()
             .args(["start", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir"])
             .arg(data_dir)
             .args(flags)
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         let stdout = supervisor.stdout.take().unwrap();
-        let cluster = Cluster { supervisor, data_dir: data_dir.to_owned() };
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
             }
         });
-        loop {
-            match lines.recv_timeout(PATIENCE) {
-                Ok(line) if line == "ready" => return cluster,
-                Ok(_) => {}
-                Err(error) => panic!("the system is not ready: {error}"),
-            }
-        }
+        (Cluster { supervisor, data_dir: data_dir.to_owned() }, lines)
+    }
+
+    /// Where everything of it is.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
     }
 
     /// Process number of the supervisor.
@@ -102,6 +124,21 @@ impl Cluster {
             .1
     }
 
+    /// The process of a role; of the SQL nodes the one that serves the tenant.
+    pub fn serving_process(&self, role: &str) -> u32 {
+        if role != "sql" {
+            return self.process(role);
+        }
+        let nodes = self.json(&["node", "list", "--sql"]);
+        let node = nodes.as_array().unwrap().iter().find(|node| node["state"] == "serving");
+        u32::try_from(node.expect("the tenant is awake")["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    /// Makes a tenant; the URL to connect with.
+    pub fn create(&self, tenant: &str) -> String {
+        self.json(&["tenant", "create", tenant])["url"].as_str().unwrap().to_owned()
+    }
+
     /// State of a tenant.
     pub fn state(&self, tenant: &str) -> String {
         self.json(&["tenant", "show", tenant])["state"].as_str().unwrap().to_owned()
@@ -115,6 +152,7 @@ impl Cluster {
         for (role, pid) in processes {
             assert!(!is_alive(pid), "{role} {pid} was left behind");
         }
+        assert_no_panic(&self.data_dir);
     }
 
     /// Kills the supervisor and waits until everything else is gone, too.
@@ -135,6 +173,34 @@ impl Drop for Cluster {
         let _ = self.supervisor.kill();
         let _ = self.supervisor.wait();
     }
+}
+
+/// Whether a system that is starting came to serve; false if it ended instead.
+fn is_ready(lines: &Receiver<String>) -> bool {
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) if line == "ready" => return true,
+            Ok(_) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => panic!("the system neither serves nor ends"),
+        }
+    }
+}
+
+/// No process of a system, running or ended, has panicked.
+pub fn assert_no_panic(data_dir: &Path) {
+    for log in fs::read_dir(data_dir.join("logs")).unwrap() {
+        let path = log.unwrap().path();
+        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        assert!(!text.contains("panicked at"), "{}: {text}", path.display());
+    }
+}
+
+/// No process of a system that has ended, or was refused, is left.
+pub fn assert_nothing_is_left(data_dir: &Path) {
+    // The lock is held by every process of a system: it is free when all have ended.
+    let lock = fs::File::open(data_dir.join("LOCK")).unwrap();
+    lock.try_lock().expect("no process is left");
 }
 
 /// Sends a signal to one process.

@@ -14,8 +14,10 @@ struct Bank {
 
 impl Bank {
     fn new(cluster: &Cluster, directory: &Path) -> Bank {
-        let url = cluster.json(&["tenant", "create", "app"])["url"].as_str().unwrap().to_owned();
-        let bank = Bank { url, acknowledged: directory.join("acknowledged").display().to_string() };
+        let bank = Bank {
+            url: cluster.create("app"),
+            acknowledged: directory.join("acknowledged").display().to_string(),
+        };
         bank.must(&["init", "bank"]);
         bank
     }
@@ -57,23 +59,13 @@ fn transfers_survive_the_end_of(role: &str) {
     let run = bank.start();
     for wanted in [50, 100] {
         crate::cluster::wait_until("transfers are made", || bank.transfers() >= wanted);
-        send(serving_process(&cluster, role), "KILL");
+        send(cluster.serving_process(role), "KILL");
     }
     let before = bank.transfers();
     assert_success(&run.wait_with_output().unwrap());
     assert!(bank.transfers() > before, "transfers go on after the end of {role}");
     bank.must(&["check", "bank", "--acknowledged", &bank.acknowledged]);
     cluster.stop();
-}
-
-/// The process of a role; of the SQL nodes the one that serves the tenant.
-fn serving_process(cluster: &Cluster, role: &str) -> u32 {
-    if role != "sql" {
-        return cluster.process(role);
-    }
-    let nodes = cluster.json(&["node", "list", "--sql"]);
-    let node = nodes.as_array().unwrap().iter().find(|node| node["state"] == "serving");
-    u32::try_from(node.expect("the tenant is awake")["pid"].as_u64().unwrap()).unwrap()
 }
 
 #[test]

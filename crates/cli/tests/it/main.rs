@@ -3,8 +3,14 @@
 //! Every test starts a system of its own on free ports in a directory of its own and ends it by process
 //! number; a test that fails takes its processes along.
 
+mod client;
 mod cluster;
 mod crashes;
+mod disk;
+mod drivers;
+mod nodes;
+mod pgbench;
 mod processes;
+mod raw;
 mod refusals;
 mod tenants;

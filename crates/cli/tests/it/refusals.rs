@@ -1,6 +1,6 @@
 //! Starts that are refused.
 
-use crate::cluster::{Cluster, dormouse};
+use crate::cluster::{Cluster, assert_nothing_is_left, dormouse};
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -61,9 +61,7 @@ fn a_port_in_use_and_nothing_is_left_behind() {
     {
         let directory = tempfile::tempdir().unwrap();
         assert_refused(&start(directory.path(), &flags), &format!("cannot listen on {address}"));
-        // The lock is held by every process of a system: it is free when all have ended.
-        let lock = fs::File::open(directory.path().join("LOCK")).unwrap();
-        lock.try_lock().expect("no process of the failed start is left");
+        assert_nothing_is_left(directory.path());
     }
 }
 

@@ -100,6 +100,11 @@ impl Driver {
         }
     }
 
+    /// What it shares with whoever asks.
+    pub fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// The first turns, on the caller's thread: a node that decides alone serves when this returns.
     ///
     /// # Errors
@@ -204,7 +209,8 @@ impl Driver {
             self.answer(now, asked);
         }
         let transport = &self.transport;
-        let send = |messages: &mut Vec<Envelope>| messages.drain(..).for_each(|message| transport.send(message));
+        let send =
+            |messages: &mut Vec<Envelope>| messages.drain(..).for_each(|message| transport.send(message));
         let events = self.store.process_with(now, send)?;
         for event in events {
             self.happened(now, event)?;

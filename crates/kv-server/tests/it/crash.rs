@@ -127,13 +127,22 @@ impl Client {
     }
 }
 
-/// Copies the files of a store as a crash would leave them.
+/// Copies the files of a store as a crash would leave them; begins again when one was removed meanwhile.
 fn crash_image(from: &Path, to: &Path) {
-    for file in std::fs::read_dir(from).expect("list") {
-        let path = file.expect("entry").path();
-        let name = path.file_name().expect("a name");
-        if name != "LOCK" {
-            std::fs::copy(&path, to.join(name)).expect("copy");
+    let copy = || -> std::io::Result<()> {
+        for file in std::fs::read_dir(from)? {
+            let path = file?.path();
+            let name = path.file_name().expect("a name");
+            if name != "LOCK" {
+                std::fs::copy(&path, to.join(name))?;
+            }
+        }
+        Ok(())
+    };
+    while let Err(error) = copy() {
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+        for file in std::fs::read_dir(to).expect("list") {
+            std::fs::remove_file(file.expect("entry").path()).expect("remove");
         }
     }
 }

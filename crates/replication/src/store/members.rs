@@ -104,8 +104,11 @@ impl<F: Faults> Store<F> {
         }
         // A voter without the contents of the range cannot vote (`Store::step`).
         let needed = group.state.truncated;
-        let progress = |node: &NodeId| group.raft.raft.prs().get(*node).map_or(0, |progress| progress.matched);
-        if let Some(node) = wire.voters.iter().find(|node| **node != self.config.node && progress(node) < needed) {
+        let progress =
+            |node: &NodeId| group.raft.raft.prs().get(*node).map_or(0, |progress| progress.matched);
+        if let Some(node) =
+            wire.voters.iter().find(|node| **node != self.config.node && progress(node) < needed)
+        {
             return Err(refuse(&format!("node {node} is no learner that has the contents of the range")));
         }
         let count = wire.learners.len() + wire.voters.len() + wire.removed.len();

@@ -242,7 +242,8 @@ impl<F: Faults> Store<F> {
                     let members = Members::from(&conf_state);
                     if group.is_leader() {
                         // They hear no more of the log, and perhaps never of their dismissal.
-                        let gone = group.state.members.all().into_iter().filter(|node| !members.contains(*node));
+                        let gone =
+                            group.state.members.all().into_iter().filter(|node| !members.contains(*node));
                         group.dismissed.extend(gone);
                     }
                     group.dismissed.retain(|node| !members.contains(*node));

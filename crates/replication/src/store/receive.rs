@@ -7,8 +7,8 @@ use crate::faults::{Bug, Faults};
 use crate::group::{Group, Guard};
 use crate::liveness::Support;
 use crate::message::{
-    Envelope, LeaderAnswer, LeaderQuery, Members, NodeId, NotMember, Payload, RaftMessage, RangeId, SnapshotAck,
-    SnapshotChunk,
+    Envelope, LeaderAnswer, LeaderQuery, Members, NodeId, NotMember, Payload, RaftMessage, RangeId,
+    SnapshotAck, SnapshotChunk,
 };
 use crate::snapshot::{Progress, Receiver, Transfer, clear};
 use crate::state::{FORMAT, RangeState, put_state};
@@ -83,11 +83,12 @@ impl<F: Faults> Store<F> {
         }
     }
 
-    /// A member says that this node was none at some index of the log. Its replica goes, unless the log here
-    /// goes on to other changes of members.
+    /// A member says that this node was none at some index of the log. Its replica goes, unless it knows
+    /// better: has applied that entry and is a member, or has a log that goes on to other changes of members.
     fn not_member(&mut self, answer: NotMember) {
         let Some(group) = self.groups.get_mut(&answer.range_id) else { return };
-        if !group.is_leader() && !group.raft.store().changes_members_after(answer.index) {
+        let behind = group.state.applied < answer.index;
+        if behind && !group.is_leader() && !group.raft.store().changes_members_after(answer.index) {
             group.removed = true;
             self.dirty.insert(answer.range_id);
         }

@@ -101,6 +101,15 @@ impl<F: Faults> Store<F> {
 
     fn tick_follower(&mut self, now: Millis, range: RangeId) {
         let Some(group) = self.groups.get_mut(&range) else { return };
+        if group.state.descriptor.is_none() {
+            group.orphan_ticks += 1;
+            // It was made for a message that came late, or for a leader that has gone; the next one makes another.
+            if group.orphan_ticks > ORPHAN_TICKS {
+                group.removed = true;
+                self.dirty.insert(range);
+            }
+            return;
+        }
         let alone = group.is_sole_voter();
         if !alone && group.is_guarded(&self.liveness, now) {
             group.reset_election();
@@ -109,15 +118,6 @@ impl<F: Faults> Store<F> {
             {
                 let query = LeaderQuery { range_id: range, term: guard.term };
                 self.send(guard.leader, 0, Payload::LeaderQuery(query));
-            }
-            return;
-        }
-        if group.state.descriptor.is_none() {
-            group.orphan_ticks += 1;
-            // It was made for a message that came late, or for a leader that has gone; the next one makes another.
-            if group.orphan_ticks > ORPHAN_TICKS {
-                group.removed = true;
-                self.dirty.insert(range);
             }
             return;
         }

@@ -34,6 +34,7 @@ pub fn kv_error(error: KvError) -> SqlError {
         }
         KvErrorKind::DiskFull => (SqlState::DISK_FULL, error.message),
         KvErrorKind::Storage => (SqlState::IO_ERROR, error.message),
+        KvErrorKind::Corrupted => (SqlState::DATA_CORRUPTED, error.message),
         KvErrorKind::Overloaded => (SqlState::INSUFFICIENT_RESOURCES, error.message),
     };
     SqlError::new(code, message)

@@ -219,7 +219,7 @@ impl Cluster {
             return false;
         }
         let deadline = tokio::time::Instant::now() + ANNOUNCE_TIMEOUT;
-        match crate::peers::join(&addresses, tls, self.request(self.myself.id), deadline.into()).await {
+        match crate::peers::join(&addresses, tls, self.request(self.myself.id), deadline).await {
             Ok(response) => {
                 // Until there is a replica here, this is all that is known of the others.
                 if let Some(peers) = &self.peers {

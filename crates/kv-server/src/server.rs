@@ -174,7 +174,7 @@ async fn join(config: &Config, advertised: &str) -> Result<Identity, ServerError
         ..JoinRequest::default()
     };
     let deadline = tokio::time::Instant::now() + JOIN_TIMEOUT;
-    let response = peers::join(&config.join, &config.peer_tls, request, deadline.into()).await?;
+    let response = peers::join(&config.join, &config.peer_tls, request, deadline).await?;
     tracing::info!(node_id = response.node_id, cluster_id = response.cluster_id, "joined the cluster");
     Ok(Identity {
         format: STORE_FORMAT,

@@ -324,18 +324,20 @@ impl From<&eraftpb::Entry> for Entry {
 impl Entry {
     /// As raft-rs has it; `None` if its kind is unknown.
     pub fn to_raft(&self) -> Option<eraftpb::Entry> {
-        let mut entry = eraftpb::Entry::default();
-        entry.entry_type = match self.kind {
+        let entry_type = match self.kind {
             0 => eraftpb::EntryType::EntryNormal,
             1 => eraftpb::EntryType::EntryConfChange,
             2 => eraftpb::EntryType::EntryConfChangeV2,
             _ => return None,
         };
-        entry.term = self.term;
-        entry.index = self.index;
-        entry.data = self.data.clone();
-        entry.context = self.context.clone();
-        Some(entry)
+        Some(eraftpb::Entry {
+            entry_type,
+            term: self.term,
+            index: self.index,
+            data: self.data.clone(),
+            context: self.context.clone(),
+            ..eraftpb::Entry::default()
+        })
     }
 }
 
@@ -390,13 +392,22 @@ impl RaftMessage {
         if self.entries.len() > MAX_ENTRIES {
             return None;
         }
-        let mut message = eraftpb::Message::default();
-        message.msg_type = self.message_type()?;
-        message.from = from;
-        message.to = to;
-        message.term = self.term;
-        message.log_term = self.log_term;
-        message.index = self.index;
+        let mut message = eraftpb::Message {
+            msg_type: self.message_type()?,
+            from,
+            to,
+            term: self.term,
+            log_term: self.log_term,
+            index: self.index,
+            commit: self.commit,
+            commit_term: self.commit_term,
+            request_snapshot: self.request_snapshot,
+            reject: self.reject,
+            reject_hint: self.reject_hint,
+            context: self.context.clone(),
+            priority: self.priority,
+            ..eraftpb::Message::default()
+        };
         // raft-rs takes it for granted that entries follow one another.
         for (place, entry) in self.entries.iter().enumerate() {
             let expected = self.index.checked_add(1 + place as u64)?;
@@ -405,8 +416,6 @@ impl RaftMessage {
             }
             message.entries.push(entry.to_raft()?);
         }
-        message.commit = self.commit;
-        message.commit_term = self.commit_term;
         if let Some(metadata) = &self.snapshot {
             let snapshot = message.mut_snapshot().mut_metadata();
             snapshot.set_conf_state(eraftpb::ConfState::from(&metadata.members));
@@ -415,11 +424,6 @@ impl RaftMessage {
         } else if message.msg_type == eraftpb::MessageType::MsgSnapshot {
             return None;
         }
-        message.request_snapshot = self.request_snapshot;
-        message.reject = self.reject;
-        message.reject_hint = self.reject_hint;
-        message.context = self.context.clone();
-        message.priority = self.priority;
         Some(message)
     }
 }

@@ -13,7 +13,7 @@ use storage::MemoryEngine;
 #[derive(Debug)]
 pub enum Input {
     /// A message from a peer.
-    Envelope(Envelope),
+    Envelope(Box<Envelope>),
     /// Time has passed.
     Tick,
     /// A client asks for something.

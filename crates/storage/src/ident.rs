@@ -7,7 +7,7 @@ use crate::key::{TIMESTAMP_LEN, timestamp_bytes, timestamp_from};
 use kv_api::Timestamp;
 
 /// Version of everything this crate writes. Stores of version 1 are read, and are of this version once
-/// [`write`] has been called; stores of other versions are refused.
+/// [`write()`] has been called; stores of other versions are refused.
 ///
 /// | version | what changed |
 /// |---|---|

@@ -285,11 +285,11 @@ impl Supervisor {
                 let fd = self.lifeline.fd();
                 self.children.get_mut(index).map_or(Ok(()), |child| child.start(&arguments, fd))
             });
-            if let Err(failure) = started {
-                if let Some(child) = self.children.get_mut(index) {
-                    output::note(format_args!("cannot start {}: {}", child.title(), failure.message()));
-                    child.plan_start(now);
-                }
+            if let Err(failure) = started
+                && let Some(child) = self.children.get_mut(index)
+            {
+                output::note(format_args!("cannot start {}: {}", child.title(), failure.message()));
+                child.plan_start(now);
             }
         }
     }

@@ -87,3 +87,38 @@ fn transfers_survive_the_end_of_the_proxy() {
 fn transfers_do_not_notice_the_end_of_control() {
     transfers_survive_the_end_of("control");
 }
+
+/// The process of the KV node that holds the lease.
+fn leaseholder(cluster: &Cluster) -> Option<u32> {
+    let nodes = cluster.json(&["node", "list"]);
+    let holder = nodes.as_array()?.iter().find(|node| node["leaseholder"] == true)?;
+    u32::try_from(holder["pid"].as_u64()?).ok()
+}
+
+/// Whether every KV node is alive and has a replica.
+fn is_replicated(cluster: &Cluster) -> bool {
+    let nodes = cluster.json(&["node", "list"]);
+    let whole = |node: &serde_json::Value| node["state"] == "live" && node["replicas"] == 1;
+    nodes.as_array().is_some_and(|nodes| nodes.iter().all(whole))
+}
+
+#[test]
+fn transfers_survive_the_end_of_one_leaseholder_after_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start_with(&directory.path().join("data"), &["--nodes", "3"]);
+    crate::cluster::wait_until("three replicas", || is_replicated(&cluster));
+    let bank = Bank::new(&cluster, directory.path());
+    for _ in 0..3 {
+        let run = bank.start();
+        let wanted = bank.transfers() + 50;
+        crate::cluster::wait_until("transfers are made", || bank.transfers() >= wanted);
+        let killed = leaseholder(&cluster).unwrap();
+        send(killed, "KILL");
+        let before = bank.transfers();
+        assert_success(&run.wait_with_output().unwrap());
+        assert!(bank.transfers() > before, "transfers go on after the end of the leaseholder");
+        crate::cluster::wait_until("three replicas again", || is_replicated(&cluster));
+    }
+    bank.must(&["check", "bank", "--acknowledged", &bank.acknowledged]);
+    cluster.stop();
+}

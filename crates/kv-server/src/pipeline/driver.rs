@@ -158,7 +158,7 @@ impl Driver {
             let idle = state.queue.is_empty()
                 && state.inbox.is_empty()
                 && state.asked.is_empty()
-                && !(state.wants_ceiling && !self.ceiling_asked)
+                && (self.ceiling_asked || !state.wants_ceiling)
                 && !state.closing;
             if !idle || self.store.has_work() || now >= self.next_tick {
                 break;

@@ -53,9 +53,8 @@ impl WireChange {
         ];
         for (kind, nodes) in kinds {
             for node in nodes {
-                let mut single = ConfChangeSingle::default();
-                single.change_type = kind;
-                single.node_id = *node;
+                let single =
+                    ConfChangeSingle { change_type: kind, node_id: *node, ..ConfChangeSingle::default() };
                 change.mut_changes().push(single);
             }
         }

@@ -76,7 +76,7 @@ impl World {
         let id = envelope.to;
         let now = self.now;
         self.trace.note(now, || format!("n{id} <- n{} {}", envelope.from, describe(&envelope)));
-        self.input(id, Input::Envelope(envelope))
+        self.input(id, Input::Envelope(Box::new(envelope)))
     }
 
     pub(super) fn request(&mut self, id: NodeId, request: Request) -> Result<(), Violation> {
@@ -146,7 +146,7 @@ impl World {
         };
         while let Some(input) = process.inbox.pop_front() {
             match input {
-                Input::Envelope(envelope) => turn.store.step(clock_ms, envelope),
+                Input::Envelope(envelope) => turn.store.step(clock_ms, *envelope),
                 Input::Tick => {
                     turn.store.tick(clock_ms);
                     process.registers.tick(&mut turn);

@@ -25,7 +25,9 @@ where
     /// Handles one message; after an error everything up to Sync is skipped.
     pub(super) async fn extended(&mut self, message: Frontend) -> Result<(), ConnectionError> {
         let result = match message {
-            Frontend::Parse { name, query, param_types } => self.parse(name, &query, &param_types).await,
+            Frontend::Parse { name, query, param_types } => {
+                Box::pin(self.parse(name, &query, &param_types)).await
+            }
             Frontend::Bind { portal, statement, param_formats, params, result_formats } => {
                 self.bind(portal, &statement, &param_formats, params, result_formats).await
             }
@@ -207,7 +209,7 @@ where
                 Ok(())
             }
             Ok(RunOutcome::CopyIn { columns, binary }) => {
-                self.copy_in(&mut slot.portal, columns, binary).await?
+                Box::pin(self.copy_in(&mut slot.portal, columns, binary)).await?
             }
             Err(error) => Err(error),
         };

@@ -155,7 +155,7 @@ where
             Frontend::Terminate => return Ok(Next::Close),
             Frontend::Sync => self.sync().await?,
             _ if self.skipping => {}
-            Frontend::Query(text) => self.simple_query(&text).await?,
+            Frontend::Query(text) => Box::pin(self.simple_query(&text)).await?,
             Frontend::Flush => self.output.flush().await?,
             // Left over from a COPY that failed on our side: PostgreSQL ignores them too.
             Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => {}

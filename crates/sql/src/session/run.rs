@@ -119,7 +119,7 @@ impl Session {
             }
             (Progress::CopyIn(_), _) => Err(SqlError::internal("COPY is under way")),
             (Progress::Ready, _) => {
-                self.run_command(&command, portal, max_rows, options, sink, deadline).await
+                Box::pin(self.run_command(&command, portal, max_rows, options, sink, deadline)).await
             }
         }
     }
@@ -145,8 +145,13 @@ impl Session {
         let mut attempt = 0;
         loop {
             self.ensure_transaction();
-            let running = self.attempt(portal, max_rows, options, sink);
-            let result = match guarded(&cancel, deadline, running).await {
+            let step = {
+                // Large futures are pinned where they are made, and seldom ones are boxed: moving them costs
+                // more than a point read.
+                let running = std::pin::pin!(self.attempt(portal, max_rows, options, sink));
+                guarded(&cancel, deadline, running).await
+            };
+            let result = match step {
                 Ok(Step::Suspended) => return Ok(RunOutcome::Suspended),
                 Ok(Step::Complete(rows, tag)) => {
                     self.commit_statement(portal, options).await.map(|()| (rows, tag))

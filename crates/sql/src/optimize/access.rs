@@ -394,7 +394,7 @@ fn rank(ty: Type) -> u8 {
     }
 }
 
-/// The alternatives of `column IN (…)` or `column = ANY (array)`.
+/// The alternatives of `column IN (…)`, `column = … OR column = …` or `column = ANY (array)`.
 fn alternatives(conjunct: &Expr, position: usize, ty: Type) -> Option<Vec<Expr>> {
     match conjunct {
         Expr::InList(column, list, false) => {
@@ -405,6 +405,10 @@ fn alternatives(conjunct: &Expr, position: usize, ty: Type) -> Option<Vec<Expr>>
                 .map(|value| if is_key_value(value) { convert(column, value, ty, true) } else { None })
                 .collect()
         }
+        Expr::Or(args) => args
+            .iter()
+            .map(|arg| equality(arg).and_then(|(column, value)| key_value(column, value, position, ty)))
+            .collect(),
         Expr::AnyArray { expr, function, array, any: true } if function.name == "=" => {
             let plain = matches!(expr.as_ref(), Expr::Column(own, _) if *own == position)
                 || (is_text(ty) && matches!(strip_cast(expr), Expr::Column(own, _) if *own == position));

@@ -80,6 +80,18 @@ fn lists_and_ranges_bound_the_next_column() {
               Index Cond: (id = ANY (1, 2, 3))",
     );
     golden(
+        "SELECT b FROM t WHERE id = 1 OR 2 = id",
+        "
+            Index Scan using t_pkey on t
+              Index Cond: (id = ANY (1, 2))",
+    );
+    golden(
+        "SELECT b FROM t WHERE id = 1 OR id > 2",
+        "
+            Seq Scan on t
+              Filter: ((id = 1) OR (id > 2))",
+    );
+    golden(
         "SELECT b FROM t WHERE id = ANY($1)",
         "
             Index Scan using t_pkey on t

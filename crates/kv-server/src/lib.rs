@@ -17,10 +17,11 @@
 //! * [`latch`], [`lock_table`], [`shard`]: who may evaluate, who waits for whom, which transactions are
 //!   open. Pure, in memory, bounded by what is going on.
 //! * [`evaluate`], [`read`]: from requests to effects.
-//! * [`pipeline`]: the clock, the order of commits, group commit.
+//! * [`pipeline`]: the lease, the clock, the order of commits, and the way of commands through the Raft log.
 //! * [`resolve`]: moves intents of finished transactions to the versions.
 //! * [`nodes`]: which nodes the cluster has, for the control plane.
-//! * [`connection`], [`server`]: frames and sockets.
+//! * [`connection`], [`server`]: frames and sockets of clients; [`peers`]: those of other KV nodes.
+//! * [`found`], [`cluster`], [`placement`]: founding, joining, and who has replicas.
 //!
 //! # Why it is serializable
 //!

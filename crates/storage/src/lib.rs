@@ -31,7 +31,7 @@
 //!   when the call returns.
 //! * Damaged bytes yield [`StorageError::Corruption`], a full disk [`StorageError::DiskFull`]; nothing
 //!   panics on what a disk returns.
-//! * A store of another format version is refused.
+//! * A store of an older format version is read and upgraded, one of a newer version is refused ([`ident`]).
 
 pub mod engine;
 pub mod error;

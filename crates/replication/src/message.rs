@@ -334,8 +334,9 @@ impl Entry {
             entry_type,
             term: self.term,
             index: self.index,
-            data: self.data.clone(),
-            context: self.context.clone(),
+            // Logs keep entries for long; the buffer they came in is larger.
+            data: Bytes::copy_from_slice(&self.data),
+            context: Bytes::copy_from_slice(&self.context),
             ..eraftpb::Entry::default()
         })
     }

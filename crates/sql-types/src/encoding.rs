@@ -1,4 +1,4 @@
-//! Keys whose bytes order as the values do, and compact, versioned row values.
+//! Keys whose bytes order as the values do, and compact values.
 //!
 //! # Keys
 //!
@@ -12,9 +12,8 @@
 //! # Values
 //!
 //! [`encode_value`] writes a tag and a payload: what it takes to step over a value is in the tag, so
-//! that a reader decodes only the columns it wants. Integers take as many bytes as they need. A row
-//! ([`encode_row`]) is a version byte and pairs of column id (as the difference to the one before)
-//! and value.
+//! that a reader decodes only the columns it wants. Integers take as many bytes as they need. How a row is
+//! made of values is the table's business (crate `sql`).
 
 use crate::datetime::interval_compare_key;
 use crate::datum::{ArrayValue, Datum, Interval, RecordField, RecordValue};
@@ -513,57 +512,6 @@ fn decode_other(ty: Type, mut body: &[u8], depth: usize) -> Option<Datum> {
             }
             Some(Datum::Array(Arc::new(ArrayValue { element, dimensions, values })))
         }
-    }
-}
-
-/// First byte of every row.
-const ROW_VERSION: u8 = 1;
-
-/// Appends a row: pairs of column id (stable, ascending, from 1) and value. NULLs are written like
-/// values; a column that is not there was added later and has the default it was added with.
-pub fn encode_row<'a>(
-    columns: impl IntoIterator<Item = (u32, &'a Datum)>,
-    out: &mut BytesMut,
-) -> SqlResult<()> {
-    out.put_u8(ROW_VERSION);
-    let mut last = 0;
-    for (id, value) in columns {
-        let step =
-            id.checked_sub(last).ok_or_else(|| SqlError::internal("columns of a row are not in order"))?;
-        put_length(step as usize, out);
-        encode_value(value, out)?;
-        last = id;
-    }
-    Ok(())
-}
-
-/// Reads the columns of a row one by one, decoding only what is asked for.
-pub struct RowReader<'a> {
-    rest: &'a [u8],
-    id: u32,
-}
-
-impl<'a> RowReader<'a> {
-    /// Starts reading; fails if the row is of an unknown version.
-    pub fn new(row: &'a [u8]) -> SqlResult<Self> {
-        match row.split_first() {
-            Some((&ROW_VERSION, rest)) => Ok(RowReader { rest, id: 0 }),
-            _ => Err(corrupt("row")),
-        }
-    }
-
-    /// The next column's id and its tagged value, still encoded (for [`decode_value`]).
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> SqlResult<Option<(u32, &'a [u8])>> {
-        if self.rest.is_empty() {
-            return Ok(None);
-        }
-        let step = take_length(&mut self.rest).and_then(|step| u32::try_from(step).ok());
-        let id = step.and_then(|step| self.id.checked_add(step)).ok_or_else(|| corrupt("row"))?;
-        let start = self.rest;
-        skip_value(&mut self.rest)?;
-        self.id = id;
-        Ok(Some((id, &start[..start.len() - self.rest.len()])))
     }
 }
 

@@ -84,6 +84,16 @@ pub struct Header {
     /// Scans of the batch stop after this many bytes of keys and values; 0 is the server's limit.
     #[prost(uint64, tag = "7")]
     pub target_bytes: u64,
+    /// The range that holds every key of the batch, as the sender knows; 0 if it does not, which only
+    /// requests about the cluster may leave so. A node without a replica of it, or with one that does not
+    /// hold all keys, answers [`crate::KvErrorKind::RangeNotFound`].
+    #[prost(uint64, tag = "8")]
+    pub range_id: u64,
+    /// Plain reads outside transactions: a replica that does not hold the lease may answer. Reads that name
+    /// no timestamp are at the present time all the same: what was acknowledged before they were sent is
+    /// seen.
+    #[prost(bool, tag = "9")]
+    pub any_replica: bool,
 }
 
 /// Reads one key.
@@ -240,11 +250,74 @@ pub struct DrainNode {
     pub undo: bool,
 }
 
+/// Asks which range holds a key. Any node with a replica of the range directory answers, perhaps with what
+/// was true a moment ago; others answer [`crate::KvErrorKind::NotLeaseholder`] and name one that can. Stands
+/// alone in its batch. The answer has one range, or none if no range holds the key.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RangeLookup {
+    /// The key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+}
+
+/// Makes the range of a new tenant; no error if there is one. Stands alone in its batch. For the control
+/// plane alone.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CreateTenant {
+    /// The tenant.
+    #[prost(uint64, tag = "1")]
+    pub tenant_id: u64,
+}
+
+/// Lists ranges in the order of their keys. Stands alone in its batch. For the control plane alone.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RangesRequest {
+    /// Only ranges that begin after this key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub after: Bytes,
+    /// Most ranges to list; 0 is the server's limit.
+    #[prost(uint64, tag = "2")]
+    pub limit: u64,
+}
+
+/// How the ranges of a tenant are kept.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RangeConfig {
+    /// Replicas to have; 0 is the default of three.
+    #[prost(uint32, tag = "1")]
+    pub replicas: u32,
+    /// `key=value` pairs of which the locality of every node with a replica has all.
+    #[prost(string, repeated, tag = "2")]
+    pub constraints: Vec<String>,
+    /// `key=value` pairs, the dearest first: the lease goes to a node whose locality has it.
+    #[prost(string, repeated, tag = "3")]
+    pub lease_preferences: Vec<String>,
+    /// How long replaced versions are kept, in seconds; 0 is the default of the node.
+    #[prost(uint64, tag = "4")]
+    pub gc_ttl_s: u64,
+}
+
+/// Sets how the ranges of a tenant are kept. Stands alone in its batch, which names the tenant's range. For
+/// the control plane alone.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ConfigureTenant {
+    /// The tenant.
+    #[prost(uint64, tag = "1")]
+    pub tenant_id: u64,
+    /// How.
+    #[prost(message, required, tag = "2")]
+    pub config: RangeConfig,
+}
+
+/// Compares the replicas of the batch's range. Stands alone in its batch. For the control plane alone.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CheckReplicas {}
+
 /// One request of a batch.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
     /// Which.
-    #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18")]
     pub kind: Option<RequestKind>,
 }
 
@@ -290,6 +363,21 @@ pub enum RequestKind {
     /// See [`DrainNode`].
     #[prost(message, tag = "13")]
     DrainNode(DrainNode),
+    /// See [`RangeLookup`].
+    #[prost(message, tag = "14")]
+    RangeLookup(RangeLookup),
+    /// See [`CreateTenant`].
+    #[prost(message, tag = "15")]
+    CreateTenant(CreateTenant),
+    /// See [`RangesRequest`].
+    #[prost(message, tag = "16")]
+    Ranges(RangesRequest),
+    /// See [`ConfigureTenant`].
+    #[prost(message, tag = "17")]
+    ConfigureTenant(ConfigureTenant),
+    /// See [`CheckReplicas`].
+    #[prost(message, tag = "18")]
+    CheckReplicas(CheckReplicas),
 }
 
 impl From<RequestKind> for Request {
@@ -347,6 +435,72 @@ pub struct NodeInfo {
     /// Its process number on its own machine; 0 if it is not known.
     #[prost(uint64, tag = "8")]
     pub pid: u64,
+    /// Leases it holds at the moment.
+    #[prost(uint64, tag = "9")]
+    pub leases: u64,
+}
+
+/// A node that has a replica.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReplicaInfo {
+    /// The node.
+    #[prost(uint64, tag = "1")]
+    pub node_id: u64,
+    /// Its `host:port`; empty if it is not known.
+    #[prost(string, tag = "2")]
+    pub address: String,
+}
+
+/// A range as the range directory has it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RangeInfo {
+    /// Its name.
+    #[prost(uint64, tag = "1")]
+    pub range_id: u64,
+    /// First key.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub start: Bytes,
+    /// First key after the range.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub end: Bytes,
+    /// Grows whenever keys or configuration change.
+    #[prost(uint64, tag = "4")]
+    pub generation: u64,
+    /// Who has replicas, those that vote first; it may have changed since.
+    #[prost(message, repeated, tag = "5")]
+    pub replicas: Vec<ReplicaInfo>,
+    /// The node that held the lease when it was last heard of; 0 if nobody knows.
+    #[prost(uint64, tag = "6")]
+    pub leaseholder: u64,
+    /// How it is kept.
+    #[prost(message, optional, tag = "7")]
+    pub config: Option<RangeConfig>,
+}
+
+/// What a comparison found of one replica.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReplicaCheck {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: u64,
+    /// Whose replica it is.
+    #[prost(uint64, tag = "2")]
+    pub node_id: u64,
+    /// Digest of what the replica holds at the timestamp; empty if it did not answer.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub digest: Bytes,
+    /// Keys visible at the timestamp.
+    #[prost(uint64, tag = "4")]
+    pub keys: u64,
+    /// Where it was read.
+    #[prost(message, required, tag = "5")]
+    pub timestamp: Timestamp,
+    /// Whether it holds what the others do.
+    #[prost(bool, tag = "6")]
+    pub agrees: bool,
+    /// Why there is no digest; empty if there is one.
+    #[prost(string, tag = "7")]
+    pub problem: String,
 }
 
 /// What one request returned. Fields that do not belong to the request's kind are empty.
@@ -371,6 +525,12 @@ pub struct Response {
     /// `Nodes`: the cluster's KV nodes in the order of their numbers.
     #[prost(message, repeated, tag = "6")]
     pub nodes: Vec<NodeInfo>,
+    /// `RangeLookup`, `Ranges`: what was found, in the order of the keys.
+    #[prost(message, repeated, tag = "7")]
+    pub ranges: Vec<RangeInfo>,
+    /// `CheckReplicas`: one per replica.
+    #[prost(message, repeated, tag = "8")]
+    pub checks: Vec<ReplicaCheck>,
 }
 
 /// What a batch returned.

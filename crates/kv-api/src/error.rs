@@ -45,6 +45,10 @@ pub enum KvErrorKind {
     NotLeaseholder = 14,
     /// The KV node found damaged data on its disk. SQLSTATE XX001.
     Corrupted = 15,
+    /// The KV node has no replica of the range, or not one that holds all keys of the batch; nothing was
+    /// carried out. Clients of the KV layer look the range up again; whoever looked in vain is told
+    /// [`KvErrorKind::Unavailable`]. SQLSTATE 08006.
+    RangeNotFound = 16,
 }
 
 /// An error of the KV layer, as sent on the wire.
@@ -85,6 +89,12 @@ impl KvError {
             None => "this KV node does not hold the lease and does not know who does".to_owned(),
         };
         KvError { leaseholder, ..KvError::new(KvErrorKind::NotLeaseholder, message) }
+    }
+
+    /// What a node without the range answers.
+    pub fn range_not_found(range_id: u64) -> Self {
+        let message = format!("this KV node has no replica of range {range_id} that holds the keys");
+        KvError::new(KvErrorKind::RangeNotFound, message)
     }
 
     /// The same error about a key.

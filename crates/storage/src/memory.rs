@@ -89,6 +89,14 @@ impl MemoryEngine {
         state.visible = state.durable.clone();
     }
 
+    /// What a crash would leave, as an engine of its own: whoever still writes to this one is of another
+    /// world.
+    pub fn after_crash(&self) -> MemoryEngine {
+        let durable = self.state.lock().durable.clone();
+        let state = State { visible: durable.clone(), durable, ..State::default() };
+        MemoryEngine { state: Mutex::new(state) }
+    }
+
     /// Makes every write fail with `error` until called with `None`.
     pub fn fail_writes(&self, error: Option<StorageError>) {
         self.state.lock().failure = error;

@@ -11,8 +11,7 @@ use storage::{Engine, MemoryEngine, RocksConfig, RocksEngine};
 
 /// The node after a crash: unsynced writes are lost, memory is empty.
 fn restart(test: &TestNode) -> TestNode {
-    test.engine.crash();
-    TestNode::on(test.engine.clone())
+    TestNode::on(Arc::new(test.engine.after_crash()))
 }
 
 #[tokio::test]
@@ -90,7 +89,7 @@ async fn locks_are_forgotten_but_a_stale_commit_is_not_let_through() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counters_never_fall_behind_what_was_acknowledged() {
-    let engine = Arc::new(MemoryEngine::new());
+    let mut engine = Arc::new(MemoryEngine::new());
     let mut acknowledged = 0;
     for _ in 0..20 {
         let test = TestNode::on(engine.clone());
@@ -112,7 +111,7 @@ async fn counters_never_fall_behind_what_was_acknowledged() {
         for task in tasks {
             acknowledged = acknowledged.max(task.await.expect("task"));
         }
-        engine.crash();
+        engine = Arc::new(engine.after_crash());
     }
     assert_eq!(acknowledged, 800);
 }

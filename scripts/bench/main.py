@@ -11,22 +11,10 @@ import subprocess
 import time
 
 import psycopg
-from systems import Dormouse, Postgres, cpu_seconds, memory, pgbench
+from ranges import follower_reads, many_tenants, range_cost
+from systems import Dormouse, Postgres, cpu_seconds, last_json, memory, mib, ms, percentile, pgbench
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-
-
-def ms(seconds):
-    return f"{seconds * 1000:.1f} ms"
-
-
-def mib(size):
-    return f"{size / (1 << 20):.1f} MiB"
 
 
 def connect_once(url):
@@ -102,33 +90,6 @@ def idle_node(options):
     }
 
 
-def suspended_tenants(options):
-    """Memory and disk of the KV node for tenants that sleep."""
-    count = 200 if options.quick else 2000
-    dormouse = Dormouse()
-    try:
-        dormouse.create("first")
-        pid = dormouse.processes()["kv"]
-        disk = lambda: sum(f.stat().st_size for f in pathlib.Path(dormouse.data, "kv").rglob("*") if f.is_file())
-        before, disk_before, started = memory(pid), disk(), time.monotonic()
-        for index in range(count):
-            dormouse.create(f"sleeper-{index}")
-        took = time.monotonic() - started
-        after, disk_after = memory(pid), disk()
-    finally:
-        dormouse.close()
-    return {
-        "title": f"Per suspended tenant, at {count} tenants",
-        "aim": "the aim of the design, at 20,000: ≤ 2 KiB of memory, ≤ 4 KiB of disk",
-        "header": ("", "figure"),
-        "rows": [
-            ("private memory of the KV node", f"{(after['private'] - before['private']) / count:.0f} bytes"),
-            ("files of the KV node", f"{(disk_after - disk_before) / count:.0f} bytes"),
-            ("`tenant create`, command included", ms(took / count)),
-        ],
-    }
-
-
 def throughput(options):
     """pgbench through the whole road and against PostgreSQL, in turns."""
     seconds, turns = (5, 1) if options.quick else (8, 2)
@@ -184,7 +145,7 @@ def workload_kv(options):
         subprocess.run([*base, "init", "kv", "--url", url], check=True, capture_output=True)
         out = subprocess.run([*base, "run", "kv", "--url", url, "--read-percent", "95", "--connections", "8",
                               "--duration", f"{seconds}s", "--output", "json"], check=True, capture_output=True, text=True).stdout
-        result = json.loads(out.strip().splitlines()[-1] if not out.lstrip().startswith("{") else out)
+        result = last_json(out)
     finally:
         dormouse.close()
     rows = [(key, json.dumps(value) if isinstance(value, (dict, list)) else f"{value:,.1f}" if isinstance(value, float) else str(value))
@@ -196,9 +157,11 @@ def workload_kv(options):
 BENCHMARKS = {
     "cold-start": cold_start,
     "idle-node": idle_node,
-    "suspended-tenants": suspended_tenants,
     "throughput": throughput,
     "workload-kv": workload_kv,
+    "ranges": many_tenants,
+    "range-cost": range_cost,
+    "follower-reads": follower_reads,
 }
 
 
@@ -216,6 +179,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=BENCHMARKS, action="append", help="run this one and print it")
     parser.add_argument("--quick", action="store_true", help="short runs, to check the script")
+    parser.add_argument("--tenants", type=int, default=20_000, metavar="N", help="tenants of the section ranges")
+    parser.add_argument("--ranges", type=int, default=1_000, metavar="N", help="awake ranges of the section range-cost")
     options = parser.parse_args()
     sections = []
     for name, benchmark in BENCHMARKS.items():

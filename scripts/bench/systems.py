@@ -6,78 +6,31 @@ import pathlib
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 
-PG_BIN = pathlib.Path("/usr/lib/postgresql/15/bin")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from dormouse import PG_BIN, Dormouse, cpu_seconds, disk, free_port, memory  # noqa: E402,F401
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def ms(seconds):
+    return f"{seconds * 1000:.1f} ms"
 
 
-def memory(pid):
-    """Private, proportional and resident bytes."""
-    sums = {}
-    for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
-        name, value = line.split()[:2]
-        sums[name.rstrip(":")] = int(value) * 1024
-    return {"private": sums["Private_Clean"] + sums["Private_Dirty"], "pss": sums["Pss"], "rss": sums["Rss"]}
+def mib(size):
+    return f"{size / (1 << 20):.1f} MiB"
 
 
-class Dormouse:
-    """`dormouse start` in a temporary directory."""
-
-    def __init__(self, *flags):
-        self.binary = os.environ["DORMOUSE"]
-        self.directory = tempfile.mkdtemp(prefix="dormouse-bench-")
-        self.data = os.path.join(self.directory, "data")
-        self.log = open(os.path.join(self.directory, "start.log"), "w+")
-        self.supervisor = subprocess.Popen(
-            [self.binary, "start", "--data-dir", self.data, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *flags],
-            stdout=self.log, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + 60
-        while "\nready\n" not in "\n" + pathlib.Path(self.log.name).read_text():
-            if self.supervisor.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(pathlib.Path(self.log.name).read_text())
-            time.sleep(0.05)
-        self.addresses = json.loads(pathlib.Path(self.data, "addresses.json").read_text())
-
-    def run(self, *arguments, parse=True):
-        out = subprocess.run([self.binary, *arguments, "--data-dir", self.data, *(["--output", "json"] if parse else [])],
-                             check=True, capture_output=True, text=True).stdout
-        return json.loads(out) if parse else out
-
-    def create(self, name):
-        return self.run("tenant", "create", name)["url"]
-
-    def processes(self):
-        """Process ids by role: kv, control, proxy."""
-        rows = self.run("debug", "processes")
-        return {row["role"]: row["pid"] for row in rows if row["role"] in ("kv", "control", "proxy")}
-
-    def sql_node(self, tenant):
-        """Process id of the SQL node that serves a tenant."""
-        tenant_id = self.run("tenant", "show", tenant)["id"]
-        for row in self.run("debug", "processes"):
-            if row["role"] == "sql" and row.get("tenant_id") == tenant_id:
-                return row["pid"]
-        raise RuntimeError(f"no SQL node serves {tenant}")
-
-    def close(self):
-        self.supervisor.send_signal(signal.SIGTERM)
-        self.supervisor.wait(30)
-        self.log.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+def last_json(text):
+    """The JSON a command printed, alone or as its last line."""
+    return json.loads(text if text.lstrip().startswith("{") else text.strip().splitlines()[-1])
 
 
 class Postgres:

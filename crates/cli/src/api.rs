@@ -11,6 +11,8 @@ use ureq::{Agent, Body};
 
 /// Control answers within its own bounds (waking: ten seconds; suspending: twelve; dropping: ten).
 const PATIENCE: Duration = Duration::from_secs(60);
+/// It compares the replicas of a range for ten minutes at most, and others may be in front.
+const LONG_PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Control of one running system.
 pub(crate) struct Api {
@@ -61,6 +63,13 @@ impl Api {
         self.answer(request.send_json(body))
     }
 
+    /// Sends something that may take long to carry out.
+    pub fn post_and_wait(&self, path: &str, body: &Value) -> Outcome<Value> {
+        let request = self.agent.post(self.url(path)).header("authorization", &self.authorization);
+        let request = request.config().timeout_global(Some(LONG_PATIENCE)).build();
+        self.answer(request.send_json(body))
+    }
+
     /// Changes something.
     pub fn patch(&self, path: &str, body: &Value) -> Outcome<Value> {
         let request = self.agent.patch(self.url(path)).header("authorization", &self.authorization);
@@ -90,7 +99,8 @@ impl Api {
             return Ok(value);
         }
         let error = &value["error"];
-        let failure = Failure::new(error["message"].as_str().ok_or_else(malformed)?);
+        let failure = Failure::new(error["message"].as_str().ok_or_else(malformed)?)
+            .code(error["code"].as_str().unwrap_or_default());
         Err(match error["hint"].as_str() {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -118,6 +128,33 @@ pub(crate) fn escape(name: &str) -> String {
         }
     }
     escaped
+}
+
+/// Everything of a listing that comes in pages: the objects of `field`, at most `limit` of them.
+pub(crate) fn pages(
+    api: &Api,
+    path: &str,
+    filter: &[(&str, &str)],
+    field: &str,
+    limit: Option<usize>,
+) -> Outcome<Vec<Value>> {
+    let mut found: Vec<Value> = Vec::new();
+    let mut after = None;
+    loop {
+        let missing = limit.map(|limit| limit.saturating_sub(found.len()).to_string());
+        let parameters = filter.iter().copied().map(|(name, value)| (name, escape(value)));
+        let parameters = parameters.chain(after.take().map(|after| ("after", after)));
+        let parameters = parameters.chain(missing.map(|missing| ("limit", missing)));
+        let parameters: Vec<String> = parameters.map(|(name, value)| format!("{name}={value}")).collect();
+        let mut page = api.get(&format!("{path}?{}", parameters.join("&")))?;
+        if let Value::Array(objects) = page[field].take() {
+            found.extend(objects);
+        }
+        match page["next"].as_str() {
+            Some(next) if limit.is_none_or(|limit| found.len() < limit) => after = Some(escape(next)),
+            _ => return Ok(found),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! `dormouse debug`: what a system on this machine is made of.
 
+use crate::api::Api;
+use crate::check_replicas;
 use crate::data_dir::{DataDirArgs, Paths, not_running};
 use crate::error::Outcome;
+use crate::kv_load;
 use crate::output::{Format, OutputArgs, print_json, rows, table};
+use crate::ranges;
 use crate::supervisor::parent;
 use process::metrics::Usage;
 use serde_json::{Value, json};
@@ -25,18 +29,33 @@ pub(crate) struct DebugArgs {
 enum Command {
     /// Memory and CPU time of every process of the system
     Processes,
+    /// List ranges: whose they are, and where they are
+    Ranges(ranges::RangesArgs),
+    /// Compare the replicas of every range; fails if any disagree
+    CheckReplicas(check_replicas::CheckArgs),
+    /// Put the KV layer under load, without SQL, and show what it costs
+    KvLoad(kv_load::KvLoadArgs),
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &DebugArgs) -> Outcome {
-    let Command::Processes = args.command;
-    let paths = args.data_dir.paths();
+    let format = args.output.output;
+    match &args.command {
+        Command::Processes => list_processes(&args.data_dir, format),
+        Command::Ranges(ranges) => ranges::run(&Api::of(&args.data_dir)?, ranges, format),
+        Command::CheckReplicas(check) => check_replicas::run(&Api::of(&args.data_dir)?, check, format),
+        Command::KvLoad(load) => kv_load::run(&args.data_dir, load, format),
+    }
+}
+
+fn list_processes(data_dir: &DataDirArgs, format: Format) -> Outcome {
+    let paths = data_dir.paths();
     let supervisor = paths.read_addresses()?.pid;
     let processes = processes(&paths, supervisor);
     if processes.is_empty() {
         return Err(not_running(paths.root()));
     }
-    match args.output.output {
+    match format {
         Format::Json => print_json(&Value::Array(processes)),
         Format::Table => print_processes(processes),
     }

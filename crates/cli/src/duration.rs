@@ -40,6 +40,15 @@ pub(crate) fn parse_idle(text: &str) -> Result<IdleTimeout, String> {
     }
 }
 
+/// Writes a duration so that [`parse`] reads it, in the largest unit that fits.
+pub(crate) fn text(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+    let fits = units.into_iter().find(|(unit_ms, _)| ms >= *unit_ms && ms.is_multiple_of(*unit_ms));
+    let (unit_ms, unit) = fits.unwrap_or((1, "ms"));
+    format!("{}{unit}", ms / unit_ms)
+}
+
 /// How long a tenant may be idle; `None` is for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IdleTimeout(pub Option<Duration>);
@@ -53,11 +62,9 @@ impl IdleTimeout {
 
 impl std::fmt::Display for IdleTimeout {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.as_ms() {
-            0 => f.write_str("never"),
-            ms if ms % 60_000 == 0 => write!(f, "{}m", ms / 60_000),
-            ms if ms % 1_000 == 0 => write!(f, "{}s", ms / 1_000),
-            ms => write!(f, "{ms}ms"),
+        match self.0 {
+            None => f.write_str("never"),
+            Some(timeout) => f.write_str(&text(timeout)),
         }
     }
 }
@@ -79,9 +86,10 @@ mod tests {
 
     #[test]
     fn idle_timeouts_are_written_as_they_are_read() {
-        for text in ["never", "5m", "90s", "1500ms"] {
+        for text in ["never", "5m", "90s", "1500ms", "90m", "1h", "36h", "2d"] {
             assert_eq!(parse_idle(text).unwrap().to_string(), text);
         }
         assert!(parse_idle("0s").is_err());
+        assert_eq!(text(Duration::ZERO), "0ms");
     }
 }

@@ -9,6 +9,8 @@ use std::path::Path;
 pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
+    /// What control calls it.
+    code: Option<String>,
     usage: bool,
 }
 
@@ -18,7 +20,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure with one line of explanation.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, usage: false }
+        Self { message: message.into(), hint: None, code: None, usage: false }
     }
 
     /// The command was called wrongly.
@@ -30,6 +32,17 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Adds what control calls it.
+    pub fn code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// Whether control calls it so.
+    pub fn is(&self, code: &str) -> bool {
+        self.code.as_deref() == Some(code)
     }
 
     /// A file or directory could not be used. `doing` as in "create".

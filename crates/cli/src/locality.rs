@@ -1,7 +1,17 @@
 //! Localities on the command line: `region=eu-west,zone=b`, the widest first.
 
+use control::placement;
+
 /// Longest locality, in bytes.
 const MOST: usize = 255;
+
+/// Reads one pair.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(crate) fn parse_pair(text: &str) -> Result<String, String> {
+    placement::pair(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
 
 /// Where a KV node stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,26 +27,13 @@ pub(crate) fn parse(text: &str) -> Result<Locality, String> {
     }
     let mut keys: Vec<&str> = Vec::new();
     for pair in text.split(',') {
-        let Some((key, value)) = pair.split_once('=') else {
-            return Err(format!("\"{pair}\" is not KEY=VALUE, as in region=eu-west,zone=b"));
-        };
-        for word in [key, value] {
-            if word.is_empty() || !word.bytes().all(is_plain) {
-                return Err(format!(
-                    "\"{word}\" in \"{pair}\" must be letters, digits, \"-\", \"_\" or \".\""
-                ));
-            }
-        }
+        let (key, _) = placement::pair(pair).map_err(|error| error.to_string())?;
         if keys.contains(&key) {
             return Err(format!("\"{key}\" is given twice"));
         }
         keys.push(key);
     }
     Ok(Locality(text.to_owned()))
-}
-
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
 #[cfg(test)]

@@ -10,13 +10,16 @@
 mod announce;
 mod api;
 mod cert;
+mod check_replicas;
 mod data_dir;
 mod debug;
 mod duration;
 mod error;
+mod kv_load;
 mod locality;
 mod node;
 mod output;
+mod ranges;
 mod servers;
 mod sql_node;
 mod start;

@@ -64,8 +64,8 @@ fn list(api: &Api, sql: bool, format: Format) -> Outcome {
             ("ADDRESS", "address"),
             ("LOCALITY", "locality"),
             ("STATE", "state"),
-            ("LEASEHOLDER", "leaseholder"),
             ("REPLICAS", "replicas"),
+            ("LEASES", "leases"),
             ("PID", "pid"),
         ];
         ("/nodes", columns)
@@ -104,22 +104,24 @@ fn drain(api: &Api, id: u64, undo: bool, format: Format) -> Outcome {
         Format::Json => print_json(&node),
         Format::Table if undo => line(format_args!("node {id} takes part again")),
         Format::Table => {
-            line(format_args!("node {id} has neither lease nor replicas: it can be stopped safely"))
+            line(format_args!("node {id} has neither leases nor replicas: it can be stopped safely"))
         }
     }
 }
 
 /// Whether a node has nothing left that anybody would miss.
 fn is_drained(node: &Value) -> bool {
-    node["leaseholder"] == false && node["replicas"] == 0
+    node["leaseholder"] == false && node["leases"] == 0 && node["replicas"] == 0
 }
 
 /// What a node still has, for people.
 fn progress(node: &Value) -> String {
-    let lease = if node["leaseholder"] == false { "no lease" } else { "the lease" };
-    let replicas = node["replicas"].as_u64().unwrap_or_default();
+    let counted = |field: &str, one: &str| {
+        let count = node[field].as_u64().unwrap_or_default();
+        format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+    };
     let state = node["state"].as_str().unwrap_or_default();
-    format!("{state}, {lease}, {replicas} replica{}", if replicas == 1 { "" } else { "s" })
+    format!("{state}, {}, {}", counted("leases", "lease"), counted("replicas", "replica"))
 }
 
 #[cfg(test)]
@@ -128,11 +130,14 @@ mod tests {
 
     #[test]
     fn a_node_is_drained_when_it_has_neither_lease_nor_replicas() {
-        let node = |leaseholder: bool, replicas: u64| json!({ "state": "draining", "leaseholder": leaseholder, "replicas": replicas });
-        assert!(is_drained(&node(false, 0)));
-        assert!(!is_drained(&node(true, 0)) && !is_drained(&node(false, 1)));
+        let node = |leases: u64, replicas: u64| {
+            let leaseholder = leases > 0;
+            json!({ "state": "draining", "leaseholder": leaseholder, "leases": leases, "replicas": replicas })
+        };
+        assert!(is_drained(&node(0, 0)));
+        assert!(!is_drained(&node(1, 0)) && !is_drained(&node(0, 1)));
         assert!(!is_drained(&json!({})), "an answer that says nothing promises nothing");
-        assert_eq!(progress(&node(true, 2)), "draining, the lease, 2 replicas");
-        assert_eq!(progress(&node(false, 1)), "draining, no lease, 1 replica");
+        assert_eq!(progress(&node(1, 2)), "draining, 1 lease, 2 replicas");
+        assert_eq!(progress(&node(0, 1)), "draining, 0 leases, 1 replica");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Failure, Outcome};
 use comfy_table::{ContentArrangement, Table, presets};
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -70,11 +70,23 @@ pub(crate) fn spinner<T>(doing: &'static str, work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Shows how much of something is done, to a person at a terminal.
+pub(crate) fn progress_bar(doing: &'static str, count: usize) -> ProgressBar {
+    // Draws on standard error, and only if that is a terminal.
+    let bar = ProgressBar::new(u64::try_from(count).unwrap_or(u64::MAX)).with_message(doing);
+    match ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
 /// A field of a JSON object as a cell.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "-".into(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }
 }

@@ -1,12 +1,15 @@
 //! `dormouse tenant`: create, list, show, suspend, resume, drop, set.
 
-use crate::api::{Api, escape};
+use crate::api::{Api, escape, pages};
 use crate::data_dir::DataDirArgs;
 use crate::duration::{self, IdleTimeout};
 use crate::error::{Failure, Outcome};
+use crate::locality;
 use crate::output::{Format, OutputArgs, line, note, print_json, rows, spinner, table};
+use control::placement::{GC_TTL, REPLICAS};
 use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Write, stdin, stdout};
+use std::time::Duration;
 
 /// Columns of a table of tenants, and the fields they show.
 const COLUMNS: [(&str, &str); 7] = [
@@ -17,6 +20,14 @@ const COLUMNS: [(&str, &str); 7] = [
     ("SQL NODE", "node"),
     ("IDLE TIMEOUT", "idle_timeout"),
     ("CREATED", "created_at"),
+];
+
+/// Further columns where there is one tenant to show.
+const PLACEMENT: [(&str, &str); 4] = [
+    ("REPLICAS", "wanted"),
+    ("CONSTRAINTS", "constraints"),
+    ("LEASE PREFERENCES", "lease_preferences"),
+    ("GC TTL", "gc_ttl"),
 ];
 
 /// Arguments of `dormouse tenant`.
@@ -75,13 +86,56 @@ enum Command {
     Set {
         /// Its name
         name: String,
-        /// Suspend it after this time without connections, never, or as the system does: default
-        #[arg(long, value_name = "TIME", value_parser = changed_idle)]
-        idle_timeout: Option<Changed<IdleTimeout>>,
-        /// Most connections at a time; default for no limit of its own
-        #[arg(long, value_name = "NUMBER", value_parser = changed_connections)]
-        max_connections: Option<Changed<u32>>,
+        #[command(flatten)]
+        changes: SetArgs,
     },
+}
+
+/// What `dormouse tenant set` changes.
+#[derive(Debug, clap::Args)]
+struct SetArgs {
+    /// Suspend it after this time without connections, never, or as the system does: default
+    #[arg(long, value_name = "TIME", value_parser = changed_idle)]
+    idle_timeout: Option<Changed<IdleTimeout>>,
+    /// Most connections at a time; default for no limit of its own
+    #[arg(long, value_name = "NUMBER", value_parser = changed_connections)]
+    max_connections: Option<Changed<u32>>,
+    /// Replicas of its data, 1 to 7, or default
+    #[arg(long, value_name = "NUMBER", value_parser = changed_replicas)]
+    replicas: Option<Changed<u32>>,
+    /// Replicas only on nodes with this in their locality; repeat it for more. Replaces those of before
+    #[arg(long = "constraint", value_name = "KEY=VALUE", value_parser = locality::parse_pair)]
+    constraints: Vec<String>,
+    /// Replicas on any node
+    #[arg(long, conflicts_with = "constraints")]
+    no_constraints: bool,
+    /// The lease on a node with this in its locality, if there is one; repeat it for others, the dearest
+    /// first. Replaces those of before
+    #[arg(long = "lease-preference", value_name = "KEY=VALUE", value_parser = locality::parse_pair)]
+    lease_preferences: Vec<String>,
+    /// The lease on any node
+    #[arg(long, conflicts_with = "lease_preferences")]
+    no_lease_preferences: bool,
+    /// How long replaced versions of rows are kept, 1m to 30d, or default
+    #[arg(long, value_name = "TIME", value_parser = changed_gc_ttl)]
+    gc_ttl: Option<Changed<u64>>,
+}
+
+impl SetArgs {
+    /// The fields to change. Of what is a list, the new one whole.
+    fn body(&self) -> Map<String, Value> {
+        let idle = self.idle_timeout.map(|time| json!(time.0.map(IdleTimeout::as_ms)));
+        let list = |pairs: &Vec<String>, none: bool| (none || !pairs.is_empty()).then(|| json!(pairs));
+        let fields = [
+            ("idle_timeout_ms", idle),
+            ("max_connections", self.max_connections.map(|most| json!(most.0))),
+            ("replicas", self.replicas.map(|replicas| json!(replicas.0))),
+            ("constraints", list(&self.constraints, self.no_constraints)),
+            ("lease_preferences", list(&self.lease_preferences, self.no_lease_preferences)),
+            ("gc_ttl_s", self.gc_ttl.map(|ttl| json!(ttl.0))),
+        ];
+        fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?))).collect()
+    }
 }
 
 /// A new value, or the return to the default.
@@ -102,6 +156,31 @@ fn changed_connections(text: &str) -> Result<Changed<u32>, String> {
     }
 }
 
+fn changed_replicas(text: &str) -> Result<Changed<u32>, String> {
+    match text {
+        "default" => Ok(Changed(None)),
+        text => match text.parse() {
+            Ok(replicas) if REPLICAS.contains(&replicas) => Ok(Changed(Some(replicas))),
+            _ => Err(format!("write a number from {} to {}, or default", REPLICAS.start(), REPLICAS.end())),
+        },
+    }
+}
+
+/// In whole seconds.
+fn changed_gc_ttl(text: &str) -> Result<Changed<u64>, String> {
+    match text {
+        "default" => Ok(Changed(None)),
+        text => match duration::parse(text)? {
+            ttl if GC_TTL.contains(&ttl) && ttl.subsec_nanos() == 0 => Ok(Changed(Some(ttl.as_secs()))),
+            _ => Err(format!(
+                "write whole seconds, minutes, hours or days from {} to {}, or default",
+                duration::text(*GC_TTL.start()),
+                duration::text(*GC_TTL.end())
+            )),
+        },
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &TenantArgs) -> Outcome {
     let api = Api::of(&args.data_dir)?;
@@ -115,10 +194,10 @@ pub(crate) fn run(args: &TenantArgs) -> Outcome {
             print_created(&tenant, format)
         }
         Command::List => {
-            let tenants = list(&api)?;
+            let tenants = pages(&api, "/tenants", &[], "tenants", None)?;
             match format {
                 Format::Json => print_json(&Value::Array(tenants)),
-                Format::Table => print_tenants(tenants),
+                Format::Table => print_tenants(tenants, &COLUMNS),
             }
         }
         Command::Show { name } => print_one(api.get(&path(name, ""))?, format),
@@ -139,16 +218,11 @@ pub(crate) fn run(args: &TenantArgs) -> Outcome {
                 Format::Table => line(format_args!("tenant {name} was dropped")),
             }
         }
-        Command::Set { name, idle_timeout, max_connections } => {
-            let mut body = Map::new();
-            body.extend(
-                idle_timeout.map(|t| ("idle_timeout_ms".to_owned(), json!(t.0.map(IdleTimeout::as_ms)))),
-            );
-            body.extend(max_connections.map(|most| ("max_connections".to_owned(), json!(most.0))));
+        Command::Set { name, changes } => {
+            let body = changes.body();
             if body.is_empty() {
-                return Err(
-                    Failure::usage("nothing to set").hint("Give --idle-timeout or --max-connections.")
-                );
+                return Err(Failure::usage("nothing to set")
+                    .hint("\"dormouse tenant set --help\" lists what can be."));
             }
             print_one(api.patch(&path(name, ""), &Value::Object(body))?, format)
         }
@@ -157,22 +231,6 @@ pub(crate) fn run(args: &TenantArgs) -> Outcome {
 
 fn path(name: &str, action: &str) -> String {
     format!("/tenants/{}{action}", escape(name))
-}
-
-/// All tenants, page by page.
-fn list(api: &Api) -> Outcome<Vec<Value>> {
-    let mut tenants = Vec::new();
-    let mut query = String::new();
-    loop {
-        let mut page = api.get(&format!("/tenants{query}"))?;
-        if let Value::Array(found) = page["tenants"].take() {
-            tenants.extend(found);
-        }
-        match page["next"].as_str() {
-            Some(after) => query = format!("?after={}", escape(after)),
-            None => return Ok(tenants),
-        }
-    }
 }
 
 /// Asks a person, not a program: without a terminal there is nobody to ask.
@@ -205,20 +263,26 @@ fn print_created(tenant: &Value, format: Format) -> Outcome {
 fn print_one(tenant: Value, format: Format) -> Outcome {
     match format {
         Format::Json => print_json(&tenant),
-        Format::Table => print_tenants(vec![tenant]),
+        Format::Table => print_tenants(vec![tenant], &[&COLUMNS[..], &PLACEMENT[..]].concat()),
     }
 }
 
-fn print_tenants(mut tenants: Vec<Value>) -> Outcome {
+fn print_tenants(mut tenants: Vec<Value>, columns: &[(&str, &str)]) -> Outcome {
     for tenant in &mut tenants {
         tenant["idle_timeout"] = match tenant["idle_timeout_ms"].as_u64() {
             None => json!("default"),
             Some(0) => json!("never"),
-            Some(ms) => json!(IdleTimeout(Some(std::time::Duration::from_millis(ms))).to_string()),
+            Some(ms) => json!(duration::text(Duration::from_millis(ms))),
+        };
+        tenant["wanted"] = tenant["replicas"].as_u64().map_or_else(|| json!("default"), Value::from);
+        tenant["gc_ttl"] = match tenant["gc_ttl_s"].as_u64() {
+            None => json!("default"),
+            Some(ttl) => json!(duration::text(Duration::from_secs(ttl))),
         };
         tenant["created_at"] = json!(timestamp(tenant["created"].as_u64().unwrap_or(0)));
     }
-    table(&COLUMNS.map(|(heading, _)| heading), rows(&tenants, &COLUMNS.map(|(_, field)| field)))
+    let (headings, fields): (Vec<_>, Vec<_>) = columns.iter().copied().unzip();
+    table(&headings, rows(&tenants, &fields))
 }
 
 /// Seconds since 1970 as a date and time in UTC.
@@ -240,6 +304,52 @@ fn timestamp(unix_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn changes(flags: &[&str]) -> Result<Value, clap::Error> {
+        #[derive(clap::Parser)]
+        struct Parsed {
+            #[command(flatten)]
+            changes: SetArgs,
+        }
+        let parsed = <Parsed as clap::Parser>::try_parse_from([&["set"], flags].concat())?;
+        Ok(Value::Object(parsed.changes.body()))
+    }
+
+    #[test]
+    fn settings_are_sent_as_they_are_written() {
+        let all = ["--idle-timeout", "never", "--max-connections", "9", "--replicas", "5", "--constraint"];
+        let more =
+            ["region=eu", "--constraint", "disk=ssd", "--lease-preference", "zone=a", "--gc-ttl", "1h"];
+        let sent = json!({
+            "idle_timeout_ms": 0, "max_connections": 9, "replicas": 5, "constraints": ["region=eu", "disk=ssd"],
+            "lease_preferences": ["zone=a"], "gc_ttl_s": 3600,
+        });
+        assert_eq!(changes(&[&all[..], &more[..]].concat()).unwrap(), sent);
+        assert_eq!(changes(&[]).unwrap(), json!({}));
+        let cleared =
+            ["--no-constraints", "--no-lease-preferences", "--replicas", "default", "--gc-ttl", "default"];
+        let sent = json!({ "constraints": [], "lease_preferences": [], "replicas": null, "gc_ttl_s": null });
+        assert_eq!(changes(&cleared).unwrap(), sent);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_are_wrong_usage() {
+        for bad in [
+            &["--replicas", "0"][..],
+            &["--replicas", "8"],
+            &["--gc-ttl", "59s"],
+            &["--gc-ttl", "31d"],
+            &["--gc-ttl", "60500ms"],
+            &["--gc-ttl", "60"],
+            &["--constraint", "zone"],
+            &["--constraint", "region=eu,zone=a"],
+            &["--lease-preference", "=a"],
+            &["--constraint", "zone=a", "--no-constraints"],
+            &["--lease-preference", "zone=a", "--no-lease-preferences"],
+        ] {
+            assert!(changes(bad).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn dates_are_right_around_leap_days() {

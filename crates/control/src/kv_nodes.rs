@@ -35,6 +35,8 @@ pub(crate) struct KvNodeView {
     pub leaseholder: bool,
     /// Replicas it has.
     pub replicas: u64,
+    /// Leases it holds.
+    pub leases: u64,
     /// Its process, if it runs on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u64>,
@@ -79,7 +81,7 @@ impl KvNodes {
                 let connected =
                     tokio::time::timeout(CONNECT_PATIENCE, TcpStream::connect(&node.address)).await;
                 let live = matches!(connected, Ok(Ok(_)));
-                (index, view(NodeInfo { live, leaseholder: false, ..node }))
+                (index, view(NodeInfo { live, leaseholder: false, leases: 0, ..node }))
             });
         }
         let mut tried = tries.join_all().await;
@@ -111,6 +113,7 @@ fn view(node: NodeInfo) -> KvNodeView {
         state,
         leaseholder: node.leaseholder,
         replicas: node.replicas,
+        leases: node.leases,
         pid,
     }
 }
@@ -133,7 +136,7 @@ mod tests {
 
     fn info(id: u64) -> NodeInfo {
         let address = "127.0.0.1:26258".into();
-        NodeInfo { id, address, live: true, replicas: 1, pid: 40, ..NodeInfo::default() }
+        NodeInfo { id, address, live: true, replicas: 2, leases: 1, pid: 40, ..NodeInfo::default() }
     }
 
     #[test]
@@ -143,6 +146,7 @@ mod tests {
         let dead = view(NodeInfo { live: false, draining: true, ..info(1) });
         assert_eq!((dead.state, dead.pid), ("dead", None));
         assert_eq!(view(info(1)).pid, Some(40));
+        assert_eq!((view(info(1)).replicas, view(info(1)).leases), (2, 1));
         // An address set aside for documentation: no machine has it.
         let elsewhere = view(NodeInfo { address: "192.0.2.1:26258".into(), ..info(2) });
         assert_eq!((elsewhere.id, elsewhere.pid), (Some(2), None));
@@ -170,7 +174,10 @@ mod tests {
             NodeInfo { address: there.clone(), ..info(2) },
         ];
         let heard_before = nodes.try_all().await;
-        assert!(heard_before.iter().all(|node| !node.leaseholder), "nobody answers for it");
+        assert!(
+            heard_before.iter().all(|node| !node.leaseholder && node.leases == 0),
+            "nobody answers for it"
+        );
         assert_eq!(states(heard_before), [(Some(1), gone, "dead"), (Some(2), there, "live")]);
     }
 }

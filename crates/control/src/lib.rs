@@ -5,7 +5,7 @@
 //! It keeps the directory of tenants ([`directory`]), starts SQL nodes before they are needed and gives
 //! them to tenants that somebody connects to, suspends tenants that nobody uses ([`fleet`]), answers the
 //! proxies' only question ("where is this tenant?", [`mod@listener`]), and serves the HTTP API
-//! ([`http`]). What it knows of KV nodes it asks them for ([`kv_nodes`]).
+//! ([`http`]). What it knows of KV nodes and ranges it asks the KV layer for ([`kv_nodes`], [`ranges`]).
 //!
 //! # What it promises
 //!
@@ -45,6 +45,8 @@ mod metrics;
 pub mod name;
 pub mod orchestrator;
 mod password;
+pub mod placement;
+mod ranges;
 pub mod record;
 pub mod service;
 #[cfg(test)]
@@ -61,6 +63,7 @@ use metrics::Metrics;
 use orchestrator::LocalProcesses;
 use process::http::Bounds;
 use process::tls::{self, Authority, CertificatePem, TlsError};
+use ranges::Ranges;
 use service::{Control, Parts};
 use std::io;
 use std::net::SocketAddr;
@@ -133,7 +136,8 @@ pub async fn run(
         control: Arc::clone(&control),
         token,
         addresses_file: config.addresses_file,
-        kv_nodes: KvNodes::new(kv),
+        kv_nodes: KvNodes::new(kv.clone()),
+        ranges: Ranges::new(kv),
     }));
     let background = [
         tokio::spawn(Arc::clone(&control).run_clock()),

@@ -188,7 +188,11 @@ fn explain(error: &ControlError) -> (ResolveError, &'static str) {
             "Check the spelling of the tenant's name, or create it with \"dormouse tenant create\".",
         ),
         ControlError::Directory(
-            DirectoryError::Unavailable(_) | DirectoryError::Full(_) | DirectoryError::Failed(_),
+            DirectoryError::Unavailable(_)
+            | DirectoryError::Full(_)
+            | DirectoryError::Failed(_)
+            | DirectoryError::Placement(_)
+            | DirectoryError::Refused(_),
         )
         | ControlError::Busy { .. }
         | ControlError::Ending => {

@@ -4,6 +4,7 @@
 //! and a field more must not need a migration. The version changes only when old code would
 //! misunderstand new records; unknown versions are refused, never guessed at.
 
+use crate::placement::Placement;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -46,6 +47,51 @@ pub struct TenantSettings {
     /// Most connections at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_connections: Option<u32>,
+    /// How its ranges are kept.
+    #[serde(default, skip_serializing_if = "Placement::is_default")]
+    pub placement: Placement,
+}
+
+/// Changes of a tenant's settings. What is absent stays; an inner absence returns to the default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SettingsChange {
+    /// See [`TenantSettings::idle_timeout_ms`].
+    pub idle_timeout_ms: Option<Option<u64>>,
+    /// See [`TenantSettings::max_connections`].
+    pub max_connections: Option<Option<u32>>,
+    /// See [`Placement::replicas`].
+    pub replicas: Option<Option<u32>>,
+    /// See [`Placement::constraints`]. All of them: those of before go.
+    pub constraints: Option<Vec<String>>,
+    /// See [`Placement::lease_preferences`]. All of them: those of before go.
+    pub lease_preferences: Option<Vec<String>>,
+    /// See [`Placement::gc_ttl_s`].
+    pub gc_ttl_s: Option<Option<u64>>,
+}
+
+impl SettingsChange {
+    /// Whether it is about how ranges are kept, even if that stays what it was.
+    pub fn places(&self) -> bool {
+        self.replicas.is_some()
+            || self.constraints.is_some()
+            || self.lease_preferences.is_some()
+            || self.gc_ttl_s.is_some()
+    }
+
+    /// The settings after the change.
+    pub fn of(self, before: &TenantSettings) -> TenantSettings {
+        let placed = before.placement.clone();
+        TenantSettings {
+            idle_timeout_ms: self.idle_timeout_ms.unwrap_or(before.idle_timeout_ms),
+            max_connections: self.max_connections.unwrap_or(before.max_connections),
+            placement: Placement {
+                replicas: self.replicas.unwrap_or(placed.replicas),
+                constraints: self.constraints.unwrap_or(placed.constraints),
+                lease_preferences: self.lease_preferences.unwrap_or(placed.lease_preferences),
+                gc_ttl_s: self.gc_ttl_s.unwrap_or(placed.gc_ttl_s),
+            },
+        }
+    }
 }
 
 impl TenantSettings {
@@ -114,13 +160,49 @@ mod tests {
             catalog_version: CATALOG_VERSION,
             owner_role: OWNER_ROLE.into(),
             owner_verifier: "SCRAM-SHA-256$4096:c2FsdA==$YQ==:Yg==".into(),
-            settings: TenantSettings { idle_timeout_ms: Some(0), max_connections: None },
+            settings: TenantSettings { idle_timeout_ms: Some(0), ..TenantSettings::default() },
         }
     }
 
     #[test]
     fn is_read_back_as_written() {
         assert_eq!(TenantRecord::decode(&record().encode()).unwrap(), record());
+        let mut placed = record();
+        placed.settings.placement = Placement {
+            replicas: Some(5),
+            constraints: vec!["region=eu".into(), "disk=ssd".into()],
+            lease_preferences: vec!["zone=a".into()],
+            gc_ttl_s: Some(3600),
+        };
+        assert_eq!(TenantRecord::decode(&placed.encode()).unwrap(), placed);
+    }
+
+    #[test]
+    fn a_record_without_placement_follows_the_cluster() {
+        let bytes = record().encode();
+        assert!(!String::from_utf8_lossy(&bytes).contains("placement"));
+        assert!(TenantRecord::decode(&bytes).unwrap().settings.placement.is_default());
+    }
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name() {
+        let before = TenantSettings {
+            idle_timeout_ms: Some(5),
+            max_connections: Some(9),
+            placement: Placement {
+                replicas: Some(5),
+                constraints: vec!["zone=a".into()],
+                ..Placement::default()
+            },
+        };
+        assert_eq!(SettingsChange::default().of(&before), before);
+        assert!(!SettingsChange::default().places());
+        let change =
+            SettingsChange { idle_timeout_ms: Some(None), constraints: Some(vec![]), ..Default::default() };
+        assert!(change.places());
+        let after = change.of(&before);
+        assert_eq!((after.idle_timeout_ms, after.max_connections), (None, Some(9)));
+        assert_eq!(after.placement, Placement { replicas: Some(5), ..Placement::default() });
     }
 
     #[test]
@@ -140,7 +222,7 @@ mod tests {
     #[test]
     fn idle_timeouts() {
         let default = Some(Duration::from_secs(300));
-        let with = |ms| TenantSettings { idle_timeout_ms: ms, max_connections: None };
+        let with = |ms| TenantSettings { idle_timeout_ms: ms, ..TenantSettings::default() };
         assert_eq!(with(None).idle_timeout(default), default);
         assert_eq!(with(Some(0)).idle_timeout(default), None);
         assert_eq!(with(Some(1500)).idle_timeout(default), Some(Duration::from_millis(1500)));

@@ -4,14 +4,14 @@
 //! are carried out in their order. None of them waits: messages go into bounded queues, processes are
 //! started on another thread, answers are handed over. Slow things (the directory) happen before.
 
-use crate::directory::{Directory, DirectoryError};
+use crate::directory::{CreateError, Created, Directory, DirectoryError};
 use crate::fleet::{
     Effect, Fleet, Limits, Moment, NodeName, NodeView, RegisterError, Registration, Route, SuspendStart,
     TenantStatus, WakeError,
 };
 use crate::metrics::Metrics;
 use crate::orchestrator::Orchestrator;
-use crate::record::{TenantRecord, TenantSettings};
+use crate::record::{SettingsChange, TenantRecord, TenantSettings};
 use lru::LruCache;
 use parking_lot::Mutex;
 use process::control_messages::{Assignment, ToNode, ToProxy};
@@ -387,6 +387,30 @@ impl Control {
         }
     }
 
+    /// Creates a tenant. Goes on to the end even if nobody waits for it any more; what a failure leaves
+    /// behind is removed.
+    ///
+    /// # Errors
+    /// The directory's.
+    pub async fn create(
+        self: &Arc<Self>,
+        name: &str,
+        settings: TenantSettings,
+        created_unix_s: u64,
+    ) -> Result<Created, ControlError> {
+        let (control, name) = (Arc::clone(self), name.to_owned());
+        let creating = tokio::spawn(async move {
+            let created = control.directory.create(&name, settings, created_unix_s).await;
+            if let Err(CreateError { begun: Some(id), error }) = &created {
+                tracing::warn!(tenant = id, name, %error, "not created");
+                tokio::spawn(Arc::clone(&control).remove_data(*id));
+            }
+            created
+        });
+        let created = creating.await.map_err(|_| ControlError::Ending)?;
+        created.map_err(|failed| failed.error.into())
+    }
+
     /// Changes a tenant's settings.
     ///
     /// # Errors
@@ -394,9 +418,9 @@ impl Control {
     pub async fn set(
         self: &Arc<Self>,
         name: &str,
-        settings: TenantSettings,
+        change: SettingsChange,
     ) -> Result<Arc<TenantRecord>, ControlError> {
-        let record = self.directory.set(name, settings).await?;
+        let record = self.directory.set(name, change).await?;
         self.with_fleet(|fleet, _| fleet.updated(&record));
         Ok(record)
     }
@@ -416,8 +440,8 @@ impl Control {
         Ok(record)
     }
 
-    /// Removes a dropped tenant's data once no process of it is left. Tries until it succeeds; if
-    /// control ends before, the next one goes on.
+    /// Removes the data of a tenant that was dropped, or not wholly created, once no process of it is
+    /// left. Tries until it succeeds; if control ends before, the next one goes on.
     async fn remove_data(self: Arc<Self>, id: u64) {
         let mut changes = self.changes.subscribe();
         while self.fleet.lock().has_node_of(id) {
@@ -425,7 +449,7 @@ impl Control {
             let _ = changes.changed().await;
         }
         while let Err(error) = self.directory.remove_data(id).await {
-            tracing::warn!(tenant = id, %error, "cannot remove the data of a dropped tenant yet");
+            tracing::warn!(tenant = id, %error, "cannot remove the data of a tenant yet");
             tokio::time::sleep(DROP_PAUSE).await;
         }
     }

@@ -56,6 +56,11 @@ pub struct TxnMeta {
     /// Whether the transaction has flushed intents.
     #[prost(bool, tag = "4")]
     pub has_intents: bool,
+    /// The lease under which it took its first lock or wrote its first intent, as
+    /// [`BatchResponse::lease`] said; 0 if there is none. Under another lease they are gone, and its batches
+    /// fail with [`crate::KvErrorKind::Aborted`].
+    #[prost(uint64, tag = "5")]
+    pub lease: u64,
 }
 
 /// What holds for all requests of a batch.
@@ -545,4 +550,7 @@ pub struct BatchResponse {
     /// Where the transaction committed, if the batch committed one or was one of its own.
     #[prost(message, optional, tag = "3")]
     pub commit_timestamp: Option<Timestamp>,
+    /// Sequence number of the lease under which locks were taken or intents written; 0 if none were.
+    #[prost(uint64, tag = "4")]
+    pub lease: u64,
 }

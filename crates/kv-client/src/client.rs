@@ -1,107 +1,59 @@
 //! [`KvClient`]: requests outside transactions, and the way into them.
 
 use crate::config::Config;
-use crate::connection::{self, State};
-use crate::metrics::metrics;
-use crate::pending::{Outcome, Pending};
+use crate::router::{Place, Router, SendError, Sending, Sent};
 use crate::txn::{Txn, TxnOptions};
 use bytes::Bytes;
 use kv_api::batch::{
-    BatchRequest, ClearRange, DrainNode, DropTenant, Increment, NodeInfo, NodesRequest, RequestKind,
+    BatchRequest, CheckReplicas, ClearRange, ConfigureTenant, CreateTenant, DrainNode, DropTenant, Get,
+    Increment, NodeInfo, NodesRequest, RangeConfig, RangeInfo, RangesRequest, ReplicaCheck, RequestKind,
 };
 use kv_api::key::TENANT_PREFIX_LEN;
-use kv_api::wire::MAX_FRAME_LEN;
-use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, Span, TenantId};
-use prost::Message;
+use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId};
 use rand::Rng;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::watch;
 
-/// Times a harmless request is sent again after the connection was lost under it.
-const RESENDS: usize = 5;
 /// Attempts of [`KvClient::run`].
 const RUN_ATTEMPTS: u32 = 20;
-/// Pause before a KV node that said it is not available is asked again.
-const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(20);
-/// What a frame needs besides its batch, in bytes.
-const FRAME_OVERHEAD: usize = 64;
 
-/// A tenant's way to its keys. Cheap to clone; the connection ends with the last clone.
+/// A tenant's way to its keys. Cheap to clone; connections end with the last clone.
 #[derive(Clone)]
 pub struct KvClient {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    config: Config,
-    state: watch::Receiver<State>,
-    addresses: watch::Receiver<Vec<String>>,
-    in_flight: Semaphore,
-}
-
-/// How sending a batch failed.
-#[derive(Debug)]
-pub(crate) enum SendError {
-    /// The KV node answered with an error, or the request was never sent. Keys as the caller may see
-    /// them.
-    Kv(KvError),
-    /// The connection was lost; whether the batch was carried out is not known.
-    Lost,
-    /// The connection that was required is gone; nothing was carried out.
-    OtherConnection,
-}
-
-/// An answer and the number of the connection it came on.
-pub(crate) struct Sent {
-    pub response: BatchResponse,
-    pub connection: u64,
-}
-
-/// How a batch is to be sent.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Sending {
-    /// The connection it must go on, and no other.
-    pub connection: Option<u64>,
-    /// Whether others may have to finish before it does.
-    pub waits: bool,
+    router: Arc<Router>,
 }
 
 impl KvClient {
-    /// A client whose connection is made in the background, at once. Must be called within a runtime.
+    /// A client that begins to connect to the first address in the background, at once. Must be called
+    /// within a runtime.
     pub fn connect(config: Config) -> Self {
-        let (sender, state) = watch::channel(State::Connecting);
-        let (known, addresses) = watch::channel(config.addresses.clone());
-        tokio::spawn(connection::keep(config.clone(), sender, known));
-        Self::with_state(config, state, addresses)
+        KvClient { router: Router::start(config) }
     }
 
-    pub(crate) fn with_state(
-        config: Config,
-        state: watch::Receiver<State>,
-        addresses: watch::Receiver<Vec<String>>,
-    ) -> Self {
-        let in_flight = Semaphore::new(config.max_in_flight);
-        KvClient { shared: Arc::new(Shared { config, state, addresses, in_flight }) }
+    #[cfg(test)]
+    pub(crate) fn with_router(router: Arc<Router>) -> Self {
+        KvClient { router }
     }
 
-    /// Addresses of the KV nodes known, those learned included. The one that served last comes first.
+    /// Addresses of the KV nodes known, those learned included. The one that said hello last comes first.
     pub fn addresses(&self) -> watch::Receiver<Vec<String>> {
-        self.shared.addresses.clone()
+        self.router.addresses()
     }
 
     /// The tenant whose keys this client speaks of.
     pub fn tenant(&self) -> TenantId {
-        self.shared.config.tenant
+        self.router.config().tenant
     }
 
-    /// Waits until the connection is there.
+    /// Waits until the tenant's range serves.
     ///
     /// # Errors
     /// `Unavailable` after [`Config::connect_timeout`], or what the KV node refuses the client with.
     pub async fn ready(&self) -> KvResult<()> {
-        self.connected(self.deadline()).await.map(|_| ())
+        let get = Get { key: self.tenant().prefixed(b""), lock: LockStrength::None as i32 };
+        let mut batch = BatchRequest { requests: vec![RequestKind::Get(get).into()], ..Default::default() };
+        self.resend(&mut batch, Sending::default()).await.map(|_| ())
     }
 
     /// Starts a transaction. Nothing is sent until it needs the KV node.
@@ -171,7 +123,7 @@ impl KvClient {
     /// `CounterOverflow`, or what keeps the KV node from answering.
     pub async fn increment(&self, key: &[u8], by: i64) -> KvResult<i64> {
         let key = self.tenant().prefixed(key);
-        let response = self.resend_one(RequestKind::Increment(Increment { key, by })).await?;
+        let response = self.resend_one(RequestKind::Increment(Increment { key, by }), None).await?;
         Ok(response.responses.first().map_or(0, |response| response.counter))
     }
 
@@ -185,7 +137,7 @@ impl KvClient {
         if start >= end {
             return Ok(());
         }
-        self.resend_one(RequestKind::ClearRange(ClearRange { start, end })).await.map(|_| ())
+        self.resend_one(RequestKind::ClearRange(ClearRange { start, end }), None).await.map(|_| ())
     }
 
     /// Removes all keys of a tenant for good. Only the control plane may.
@@ -193,7 +145,7 @@ impl KvClient {
     /// # Errors
     /// `Unauthorized` for others, or what keeps the KV node from answering.
     pub async fn drop_tenant(&self, tenant: TenantId) -> KvResult<()> {
-        self.resend_one(RequestKind::DropTenant(DropTenant { tenant_id: tenant.0 })).await.map(|_| ())
+        self.resend_one(RequestKind::DropTenant(DropTenant { tenant_id: tenant.0 }), None).await.map(|_| ())
     }
 
     /// The KV nodes of the cluster. Only the control plane may ask.
@@ -201,7 +153,7 @@ impl KvClient {
     /// # Errors
     /// `Unauthorized` for others, or what keeps the KV layer from answering.
     pub async fn nodes(&self) -> KvResult<Vec<NodeInfo>> {
-        let response = self.resend_one(RequestKind::Nodes(NodesRequest {})).await?;
+        let response = self.resend_one(RequestKind::Nodes(NodesRequest {}), None).await?;
         Ok(response.responses.into_iter().next().map_or_else(Vec::new, |response| response.nodes))
     }
 
@@ -212,109 +164,89 @@ impl KvClient {
     /// `InvalidRequest` for a node that does not exist or cannot be spared, `Unauthorized` for others, or
     /// what keeps the KV layer from answering.
     pub async fn drain_node(&self, node_id: u64, undo: bool) -> KvResult<()> {
-        self.resend_one(RequestKind::DrainNode(DrainNode { node_id, undo })).await.map(|_| ())
+        self.resend_one(RequestKind::DrainNode(DrainNode { node_id, undo }), None).await.map(|_| ())
+    }
+
+    /// Makes the range of a new tenant; no error if there is one. Only the control plane may.
+    ///
+    /// # Errors
+    /// `Unauthorized` for others, or what keeps the KV layer from answering.
+    pub async fn create_tenant(&self, tenant: TenantId) -> KvResult<()> {
+        self.resend_one(RequestKind::CreateTenant(CreateTenant { tenant_id: tenant.0 }), None)
+            .await
+            .map(|_| ())
+    }
+
+    /// Lists ranges that begin after a key, in the order of their keys, at most `limit` (0: as many as the KV
+    /// layer lists at once). Keys are whole ones, with their prefix. Only the control plane may.
+    ///
+    /// # Errors
+    /// `Unauthorized` for others, or what keeps the KV layer from answering.
+    pub async fn ranges(&self, after: Bytes, limit: u64) -> KvResult<Vec<RangeInfo>> {
+        let response = self.resend_one(RequestKind::Ranges(RangesRequest { after, limit }), None).await?;
+        Ok(response.responses.into_iter().next().map_or_else(Vec::new, |response| response.ranges))
+    }
+
+    /// Sets how the range of a tenant is kept. Only the control plane may.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for what cannot be, `Unauthorized` for others, or what keeps the KV layer from
+    /// answering.
+    pub async fn configure_tenant(&self, tenant: TenantId, config: RangeConfig) -> KvResult<()> {
+        let request = ConfigureTenant { tenant_id: tenant.0, config };
+        let key = tenant.prefixed(b"");
+        self.resend_one(RequestKind::ConfigureTenant(request), Some(&key)).await.map(|_| ())
+    }
+
+    /// Compares the replicas of the range that holds the first key of `range`. Only the control plane may ask.
+    ///
+    /// # Errors
+    /// `Unauthorized` for others, or what keeps the KV layer from answering.
+    pub async fn check_replicas(&self, range: &RangeInfo) -> KvResult<Vec<ReplicaCheck>> {
+        self.router.suppose(range);
+        let request = RequestKind::CheckReplicas(CheckReplicas {});
+        let response = self.resend_one(request, Some(&range.start)).await?;
+        Ok(response.responses.into_iter().next().map_or_else(Vec::new, |response| response.checks))
     }
 
     /// Sends a request that may be carried out twice, outside any transaction.
-    async fn resend_one(&self, request: RequestKind) -> KvResult<BatchResponse> {
+    async fn resend_one(&self, request: RequestKind, key: Option<&Bytes>) -> KvResult<BatchResponse> {
         let mut batch = BatchRequest { header: Header::default(), requests: vec![request.into()] };
-        self.resend(&mut batch, true).await
+        self.resend(&mut batch, Sending { key, waits: true, ..Sending::default() }).await
     }
 
     /// Sends a batch that may be carried out twice.
-    pub(crate) async fn resend(&self, batch: &mut BatchRequest, waits: bool) -> KvResult<BatchResponse> {
-        for _ in 0..RESENDS {
-            match self.send(batch, Sending { connection: None, waits }).await {
-                Ok(sent) => return Ok(sent.response),
-                Err(SendError::Kv(error)) => return Err(error),
-                Err(SendError::Lost | SendError::OtherConnection) => {}
+    pub(crate) async fn resend(
+        &self,
+        batch: &mut BatchRequest,
+        sending: Sending<'_>,
+    ) -> KvResult<BatchResponse> {
+        match self.send(batch, Sending { again: true, ..sending }).await {
+            Ok(sent) => Ok(sent.response),
+            Err(SendError::Kv(error)) => Err(error),
+            Err(SendError::Lost | SendError::OtherConnection | SendError::Moved) => {
+                let message = "the connection to the KV node is lost again and again";
+                Err(KvError::new(KvErrorKind::Unavailable, message))
             }
         }
-        Err(KvError::new(KvErrorKind::Unavailable, "the connection to the KV node is lost again and again"))
     }
 
-    /// Sends a batch: it is carried out at most once. Batches that were certainly not carried out wait
-    /// for the next connection, unless they need a particular one.
-    pub(crate) async fn send(&self, batch: &mut BatchRequest, sending: Sending) -> Result<Sent, SendError> {
-        if batch.encoded_len() > MAX_FRAME_LEN - FRAME_OVERHEAD {
-            let message = format!("a batch of more than {MAX_FRAME_LEN} bytes cannot be sent");
-            return Err(SendError::Kv(KvError::new(KvErrorKind::InvalidRequest, message)));
-        }
-        // The semaphore is never closed.
-        let _place = if sending.waits { self.shared.in_flight.acquire().await.ok() } else { None };
-        let deadline = self.deadline();
-        loop {
-            let (connection, answer) = self.submit(batch, sending.connection, deadline).await?;
-            metrics().batches.inc();
-            match answer.await {
-                Ok(Outcome::Answered(Ok(response))) => return Ok(Sent { response, connection }),
-                // It says so before it does anything; a node that has lost the lease closes the connection.
-                Ok(Outcome::Answered(Err(error))) if is_not_served(&error) => match sending.connection {
-                    None if Instant::now() < deadline => tokio::time::sleep(UNAVAILABLE_PAUSE).await,
-                    Some(_) if error.kind() == KvErrorKind::NotLeaseholder => {
-                        return Err(SendError::OtherConnection);
-                    }
-                    _ => return Err(SendError::Kv(unavailable(error))),
-                },
-                Ok(Outcome::Answered(Err(error))) => return Err(SendError::Kv(self.strip(error))),
-                Ok(Outcome::Unsent) if sending.connection.is_some() => {
-                    return Err(SendError::OtherConnection);
-                }
-                Ok(Outcome::Unsent) => {}
-                Ok(Outcome::Lost) | Err(_) => {
-                    metrics().lost.inc();
-                    return Err(SendError::Lost);
-                }
-            }
-        }
+    /// Sends a batch: it is carried out at most once, unless it may be sent again. Batches that were certainly not carried out go on to
+    /// other nodes, unless they need a particular one.
+    pub(crate) async fn send(
+        &self,
+        batch: &mut BatchRequest,
+        sending: Sending<'_>,
+    ) -> Result<Sent, SendError> {
+        self.router.send(batch, sending).await.map_err(|error| match error {
+            SendError::Kv(error) => SendError::Kv(self.strip(error)),
+            other => other,
+        })
     }
 
     /// Sends a batch if there is a connection now, without waiting for the answer.
-    pub(crate) fn send_and_forget(&self, mut batch: BatchRequest) {
-        if let State::Connected(_, pending) = &*self.shared.state.borrow() {
-            drop(pending.submit(&mut batch));
-        }
-    }
-
-    /// Hands a batch to the connection, as soon as there is one.
-    async fn submit(
-        &self,
-        batch: &mut BatchRequest,
-        required: Option<u64>,
-        deadline: Instant,
-    ) -> Result<(u64, oneshot::Receiver<Outcome>), SendError> {
-        loop {
-            let (connection, pending) = self.connected(deadline).await.map_err(SendError::Kv)?;
-            if required.is_some_and(|required| required != connection) {
-                return Err(SendError::OtherConnection);
-            }
-            // A connection that was just lost takes nothing; the next one will.
-            if let Some(answer) = pending.submit(batch) {
-                return Ok((connection, answer));
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.shared.config.connect_timeout
-    }
-
-    async fn connected(&self, deadline: Instant) -> KvResult<(u64, Arc<Pending>)> {
-        if let State::Connected(connection, pending) = &*self.shared.state.borrow() {
-            return Ok((*connection, pending.clone()));
-        }
-        let mut state = self.shared.state.clone();
-        let settled = state.wait_for(|state| !matches!(state, State::Connecting));
-        let unavailable = || KvError::new(KvErrorKind::Unavailable, "no KV node answers");
-        match tokio::time::timeout_at(deadline, settled).await {
-            Ok(Ok(state)) => match &*state {
-                State::Connected(connection, pending) => Ok((*connection, pending.clone())),
-                State::Refused(error) => Err(self.strip(error.clone())),
-                State::Connecting => Err(unavailable()),
-            },
-            Ok(Err(_)) | Err(_) => Err(unavailable()),
-        }
+    pub(crate) fn send_and_forget(&self, batch: BatchRequest, place: Option<Place>) {
+        self.router.send_and_forget(batch, place);
     }
 
     /// A span with the tenant's prefix. An empty end becomes the end of the tenant's keys.
@@ -338,16 +270,6 @@ impl KvClient {
     pub(crate) fn strip_key(&self, mut key: Bytes) -> Bytes {
         if key.starts_with(&self.tenant().prefix()) { key.split_off(TENANT_PREFIX_LEN) } else { Bytes::new() }
     }
-}
-
-/// Whether a KV node says with this error that it did nothing but may do it later.
-fn is_not_served(error: &KvError) -> bool {
-    matches!(error.kind(), KvErrorKind::Unavailable | KvErrorKind::NotLeaseholder)
-}
-
-/// What a caller who has waited in vain is told.
-fn unavailable(error: KvError) -> KvError {
-    KvError::new(KvErrorKind::Unavailable, error.message)
 }
 
 /// A pause that grows with the attempts, of random length so that rivals part.

@@ -15,8 +15,13 @@ pub struct Config {
     pub tenant: TenantId,
     /// The only cluster to talk to; empty for any.
     pub cluster_id: String,
-    /// How long a request waits for a connection.
+    /// `host:port` of the KV node that reads from any replica prefer; empty for none.
+    pub near: String,
+    /// How long a request waits for a KV node that serves it.
     pub connect_timeout: Duration,
+    /// How long a KV node may send nothing at all while requests are under way. It is asked something easy
+    /// before it is given up.
+    pub silence_timeout: Duration,
     /// Requests under way at a time that may wait for locks. Plain reads and the ends of transactions
     /// are not counted: others wait for them.
     pub max_in_flight: usize,
@@ -30,7 +35,9 @@ impl Config {
             tls,
             tenant,
             cluster_id: String::new(),
+            near: String::new(),
             connect_timeout: Duration::from_secs(10),
+            silence_timeout: Duration::from_secs(3),
             // Below the KV node's own bound on what waits on a connection.
             max_in_flight: 900,
         }

@@ -1,30 +1,25 @@
-//! The connection: made, kept, and made again, with whichever KV node serves.
+//! A connection to one KV node: made once, kept until it ends.
 
 use crate::config::Config;
 use crate::metrics::metrics;
 use crate::pending::{End, Pending};
-use crate::route::{Route, Step};
-use bytes::BytesMut;
+use crate::silence;
+use bytes::{Bytes, BytesMut};
+use kv_api::batch::{BatchRequest, Header, RangeLookup, RequestKind};
 use kv_api::wire::{self, Hello, ServerFrame};
 use kv_api::{KvError, KvErrorKind};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 
-/// First and longest pause between rounds of attempts. A KV node that restarts, or that takes over, should
-/// not be waited for longer than it takes.
-const RETRY_FIRST: Duration = Duration::from_millis(10);
-const RETRY_MOST: Duration = Duration::from_millis(200);
-/// Pause after the KV node refused the connection.
-const RETRY_REFUSED: Duration = Duration::from_secs(1);
 /// Bound on the TCP connect: the kernel of a machine that is there answers at once; a second is left for
 /// one packet that is lost.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bound on TCP connect and TLS handshake together, and on the wait for the KV node's hello.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bound on reading what came before the connection broke. It is there already.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Room made before each read, in bytes.
@@ -32,141 +27,105 @@ const READ_STEP: usize = 16 << 10;
 /// A buffer that grew beyond this is given back when it is empty.
 const KEEP_CAPACITY: usize = 256 << 10;
 
-/// The present state of the connection, as requests see it.
-#[derive(Clone)]
-pub enum State {
-    /// Not there; being made.
-    Connecting,
-    /// There. Each connection has a number of its own.
-    Connected(u64, Arc<Pending>),
-    /// The KV node refused this client. It is asked again now and then.
-    Refused(KvError),
+/// A connection to a KV node, open or not.
+pub struct Connection {
+    /// No other connection of the client has this number.
+    pub number: u64,
+    /// `host:port` of the KV node.
+    pub address: Arc<str>,
+    /// The requests on it.
+    pub pending: Pending,
+    /// How many of them were lookups of ranges.
+    lookups: AtomicU64,
 }
 
-/// Keeps a connection until nobody holds the client any more. `known` hears which addresses there are.
-pub async fn keep(config: Config, state: watch::Sender<State>, known: watch::Sender<Vec<String>>) {
-    let mut route = Route::new(&config.addresses);
-    let mut pause = RETRY_FIRST;
-    let mut generation = 0;
-    let mut quiet = false;
-    loop {
-        generation += 1;
-        let ended = tokio::select! {
-            () = state.closed() => return,
-            ended = connect_and_exchange(&config, &mut route, &state, &known, generation) => ended,
-        };
-        if ended.progress {
-            (pause, quiet) = (RETRY_FIRST, false);
-        }
-        // One line for each outage is enough.
-        let step = match ended.error {
-            ConnectionError::Refused(error) => {
-                if !quiet {
-                    tracing::error!(%error, address = route.current(), "the KV node refuses this client");
-                }
-                quiet = true;
-                state.send_replace(State::Refused(error));
-                pause = RETRY_REFUSED;
-                route.failed();
-                Step::AfterPause
-            }
-            ConnectionError::NotLeaseholder(leaseholder) => {
-                metrics().redirects.inc();
-                tracing::debug!(
-                    address = route.current(),
-                    ?leaseholder,
-                    "the KV node does not hold the lease"
-                );
-                state.send_replace(State::Connecting);
-                let step = route.refused(leaseholder);
-                if step == Step::AfterPause && !quiet {
-                    tracing::warn!("no KV node holds the lease");
-                    quiet = true;
-                }
-                step
-            }
-            ConnectionError::Io(error) => {
-                if !quiet {
-                    tracing::warn!(%error, address = route.current(), "no connection to the KV node");
-                }
-                quiet = true;
-                state.send_replace(State::Connecting);
-                route.failed()
-            }
-        };
-        if step == Step::AtOnce {
-            continue;
-        }
-        tokio::select! {
-            () = state.closed() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
-        pause = (pause * 2).min(RETRY_MOST);
+impl Connection {
+    /// A connection that is yet to be made.
+    pub fn new(number: u64, address: Arc<str>) -> Self {
+        Connection { number, address, pending: Pending::default(), lookups: AtomicU64::new(0) }
     }
-}
 
-async fn connect_and_exchange(
-    config: &Config,
-    route: &mut Route,
-    state: &watch::Sender<State>,
-    known: &watch::Sender<Vec<String>>,
-    generation: u64,
-) -> Ended {
-    let attempt = tokio::time::timeout(HANDSHAKE_TIMEOUT, connect(config, route.current()));
-    let stream = match attempt.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-        Ok(stream) => stream,
-        Err(error) => return Ended { error: ConnectionError::Io(error), progress: false },
-    };
-    metrics().connections.inc();
-    // Requests that nobody can wait for any more are let go also when the client itself is dropped.
-    let open = Open(Arc::default());
-    state.send_replace(State::Connected(generation, open.0.clone()));
-    let mut progress = false;
-    let greeted = |mut hello: Hello| {
-        let addresses = std::mem::take(&mut hello.addresses);
-        let checked = check_hello(hello, &config.cluster_id);
-        match &checked {
-            Ok(()) => {
-                progress = true;
-                route.connected(addresses);
-                known.send_replace(route.known());
-            }
-            Err(ConnectionError::NotLeaseholder(_)) => route.learn(addresses),
-            Err(_) => {}
-        }
-        checked
-    };
-    let error = exchange(stream, &open.0, &config.cluster_id, greeted).await;
-    open.0.close(match &error {
-        ConnectionError::Refused(error) => End::Refused(error),
-        ConnectionError::NotLeaseholder(_) => End::NotServed,
-        ConnectionError::Io(_) => End::Lost,
-    });
-    Ended { error, progress }
-}
+    /// Takes note of a lookup of a range.
+    pub fn note_lookup(&self) {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+    }
 
-/// Closes what waits on a connection when the connection goes, however it goes.
-struct Open(Arc<Pending>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.close(End::Lost);
+    /// Whether it was used for nothing but to look ranges up.
+    pub fn is_for_lookups(&self) -> bool {
+        self.pending.submitted() == self.lookups.load(Ordering::Relaxed)
     }
 }
 
 /// Why a connection ended.
 #[derive(Debug)]
-enum ConnectionError {
+pub enum ConnectionError {
+    /// It could not be made, or broke.
     Io(io::Error),
+    /// The KV node refused this client.
     Refused(KvError),
-    /// The KV node serves no clients; perhaps it knows who does.
-    NotLeaseholder(Option<String>),
+    /// The KV node did not answer, although requests were under way.
+    Silent,
 }
 
-struct Ended {
-    error: ConnectionError,
-    /// Whether the KV node ever said hello.
-    progress: bool,
+impl ConnectionError {
+    /// Whether the KV node would serve nobody, rather than not this client.
+    pub fn is_not_leaseholder(&self) -> bool {
+        matches!(self, ConnectionError::Refused(error) if error.kind() == KvErrorKind::NotLeaseholder)
+    }
+}
+
+/// Who hears what becomes of a connection.
+pub trait Listener {
+    /// The KV node said hello and named the nodes of the cluster.
+    fn greeted(&self, connection: &Connection, addresses: &[String]);
+    /// The KV node named nodes of the cluster, but would not serve.
+    fn named(&self, addresses: &[String]);
+    /// The connection is about to end.
+    fn ended(&self, connection: &Connection, error: &ConnectionError);
+}
+
+/// Makes the connection and runs it until it ends.
+pub async fn run(config: Arc<Config>, connection: Arc<Connection>, listener: impl Listener) {
+    // Requests that nobody can wait for any more are let go also when the client itself is dropped.
+    let open = CloseOnDrop(connection);
+    let error = connect_and_exchange(&config, &open.0, &listener).await;
+    listener.ended(&open.0, &error);
+    if let ConnectionError::Refused(error) = &error {
+        open.0.pending.close(End::Refused(error));
+    }
+}
+
+struct CloseOnDrop(Arc<Connection>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.pending.close(End::Lost);
+    }
+}
+
+async fn connect_and_exchange(
+    config: &Config,
+    connection: &Connection,
+    listener: &impl Listener,
+) -> ConnectionError {
+    let attempt = tokio::time::timeout(HANDSHAKE_TIMEOUT, connect(config, &connection.address));
+    let stream = match attempt.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(stream) => stream,
+        Err(error) => return ConnectionError::Io(error),
+    };
+    metrics().connections.inc();
+    connection.pending.open();
+    let greeted = |mut hello: Hello| {
+        let addresses = std::mem::take(&mut hello.addresses);
+        let checked = check_hello(hello, &config.cluster_id);
+        match &checked {
+            Ok(()) => listener.greeted(connection, &addresses),
+            Err(error) if error.is_not_leaseholder() => listener.named(&addresses),
+            Err(_) => {}
+        }
+        checked
+    };
+    exchange(stream, config, &connection.pending, greeted).await
 }
 
 async fn connect(config: &Config, address: &str) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
@@ -178,8 +137,8 @@ async fn connect(config: &Config, address: &str) -> io::Result<tokio_rustls::cli
 /// Runs the connection: requests go out behind the client's hello without waiting for the server's.
 async fn exchange<S: AsyncRead + AsyncWrite>(
     stream: S,
+    config: &Config,
     pending: &Pending,
-    cluster_id: &str,
     greeted: impl FnOnce(Hello) -> Result<(), ConnectionError>,
 ) -> ConnectionError {
     let (reader, writer) = tokio::io::split(stream);
@@ -187,7 +146,8 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
     let error = tokio::select! {
         biased;
         error = &mut reading => return error,
-        error = write_frames(writer, pending, cluster_id) => error,
+        error = write_frames(writer, pending, &config.cluster_id) => error,
+        () = silence::watch(pending, config.silence_timeout, || probe(config)) => return ConnectionError::Silent,
     };
     // What the KV node said comes first: a refusal also breaks what is being written.
     tokio::time::timeout(LAST_WORDS, reading).await.unwrap_or(ConnectionError::Io(error))
@@ -208,9 +168,35 @@ async fn write_frames(mut writer: impl AsyncWrite + Unpin, pending: &Pending, cl
                 return error;
             }
             pending.writable.notified().await;
-        } else if let Err(error) = writer.write_all(&frames).await {
+        } else if let Err(error) = write_all(&mut writer, &mut frames, pending).await {
             return error;
         }
+    }
+}
+
+async fn write_all(
+    writer: &mut (impl AsyncWrite + Unpin),
+    frames: &mut BytesMut,
+    pending: &Pending,
+) -> io::Result<()> {
+    loop {
+        if writer.write_buf(frames).await? == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        if frames.is_empty() {
+            return Ok(());
+        }
+        // It was more than there was room for, and the peer makes room.
+        pending.note_alive();
+    }
+}
+
+/// What a silent KV node is asked: any node answers it from memory.
+fn probe(config: &Config) -> BatchRequest {
+    let key = Bytes::copy_from_slice(&config.tenant.prefix());
+    BatchRequest {
+        header: Header::default(),
+        requests: vec![RequestKind::RangeLookup(RangeLookup { key }).into()],
     }
 }
 
@@ -219,7 +205,7 @@ async fn read_frames(
     pending: &Pending,
     greeted: impl FnOnce(Hello) -> Result<(), ConnectionError>,
 ) -> ConnectionError {
-    let mut frames = Frames { reader, buffer: BytesMut::new() };
+    let mut frames = Frames { reader, pending, buffer: BytesMut::new() };
     let hello = tokio::time::timeout(HANDSHAKE_TIMEOUT, frames.next::<Hello>());
     let hello = hello.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     if let Err(error) = hello.map_err(ConnectionError::Io).and_then(greeted) {
@@ -234,12 +220,13 @@ async fn read_frames(
 }
 
 /// Frames as they come from a socket.
-struct Frames<R> {
+struct Frames<'a, R> {
     reader: R,
+    pending: &'a Pending,
     buffer: BytesMut,
 }
 
-impl<R: AsyncRead + Unpin> Frames<R> {
+impl<R: AsyncRead + Unpin> Frames<'_, R> {
     /// The next frame. Many of them may come with one read.
     async fn next<M: prost::Message + Default>(&mut self) -> io::Result<M> {
         loop {
@@ -255,6 +242,7 @@ impl<R: AsyncRead + Unpin> Frames<R> {
             if self.reader.read_buf(&mut self.buffer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            self.pending.note_alive();
         }
     }
 }
@@ -273,10 +261,7 @@ fn missing_bytes(buffer: &[u8]) -> usize {
 
 fn check_hello(hello: Hello, cluster_id: &str) -> Result<(), ConnectionError> {
     if let Some(error) = hello.refused {
-        return Err(match error.kind() {
-            KvErrorKind::NotLeaseholder => ConnectionError::NotLeaseholder(error.leaseholder),
-            _ => ConnectionError::Refused(error),
-        });
+        return Err(ConnectionError::Refused(error));
     }
     let refused = |message| Err(ConnectionError::Refused(KvError::new(KvErrorKind::Unavailable, message)));
     if hello.version != wire::PROTOCOL_VERSION {
@@ -291,6 +276,3 @@ fn check_hello(hello: Hello, cluster_id: &str) -> Result<(), ConnectionError> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

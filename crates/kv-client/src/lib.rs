@@ -1,12 +1,12 @@
-//! How a SQL node reaches the key-value layer: one connection, and the transaction coordinator.
+//! How a SQL node reaches the key-value layer: the way to the nodes, and the transaction coordinator.
 //!
 //! # What it is for
 //!
-//! [`KvClient`] keeps one mutual-TLS connection to the KV node that serves clients, the leaseholder, and
-//! runs any number of requests on it at once. [`Txn`] is a transaction's coordinator (`cockroachdb-2020`, section 3.1; the protocol is written
-//! down in `kv-api`): it buffers writes, lays them over what it reads, tracks what must stay unchanged,
-//! and commits in one batch. Both speak of keys *within the tenant*: the tenant's prefix is added on the
-//! way out and stripped on the way in, here and nowhere else.
+//! [`KvClient`] finds the KV node that leads a range and keeps a mutual-TLS connection to it, with any number
+//! of requests on it at once. [`Txn`] is a transaction's coordinator (`cockroachdb-2020`, section 3.1; the
+//! protocol is written down in `kv-api`): it buffers writes, lays them over what it reads, tracks what must
+//! stay unchanged, and commits in one batch. Both speak of keys *within the tenant*: the tenant's prefix is
+//! added on the way out and stripped on the way in, here and nowhere else.
 //!
 //! ```no_run
 //! # async fn example(client: kv_client::KvClient) -> kv_api::KvResult<()> {
@@ -25,7 +25,8 @@
 //!   open ── commit ──► committing ──► committed
 //!     │                    └────────► failed      (the error says whether to try again)
 //!     ├── rollback, drop ──► rolled back
-//!     └── connection lost while it held locks or intents ──► failed: Aborted
+//!     ├── connection lost while it held locks or intents ──► failed: Aborted
+//!     └── lease moved: goes on without its locks, or ─────► failed: Aborted
 //! ```
 //!
 //! A transaction becomes *known to the node* with its first locking read or flush; from then on all its
@@ -52,18 +53,39 @@
 //!
 //! # Finding the leaseholder
 //!
-//! All clients must be on the KV node that holds the lease. Every other node refuses them and names it, if
-//! it knows it; a node that loses the lease closes its connections. The client goes where it is sent, or
-//! around the nodes it knows, until one serves it ([`route`]). It is given some addresses at the start and
-//! learns others from what nodes say. A request that waits notices nothing of this.
+//! Every range has a leaseholder of its own. The client remembers the ranges it uses (`ranges`) and who led
+//! them last, so that a batch goes straight to its node. What it does not know it asks any node
+//! ([`RangeLookup`](kv_api::batch::RangeLookup)). A node that does not lead the range carries nothing out and
+//! names the one that does, if it knows it: the batch goes there, or around the replicas (`walk`), and when
+//! they do not help, the range is looked up again after a pause. A request that waits notices nothing of this,
+//! up to [`Config::connect_timeout`]. Requests about the cluster go to the leaseholder of the cluster's own
+//! range in the same way.
+//!
+//! A connection (`connections`) is made when a batch wants it and stays until it ends. One that served only to
+//! look a range up is closed again: an idle client has one connection and no timer. The client is given some
+//! addresses at the start and learns others from what nodes say (`addresses`).
+//!
+//! # When the lease moves
+//!
+//! The locks of a transaction go with the lease, the connection stands. A SERIALIZABLE transaction that holds
+//! locks only goes on at the new leaseholder as one unknown there: what it read is validated by the commit in
+//! any case. One that has flushed writes, and every READ COMMITTED one, whose locks are all that keeps its
+//! updates from being lost, fails with [`KvErrorKind::Aborted`].
+//!
+//! # Reads from any replica
+//!
+//! Reads of a read-only transaction with [`TxnOptions::follower_reads`] go to the replica at
+//! [`Config::near`], or around all of them. They see what was acknowledged before all the same, and all those
+//! of a snapshot are at the timestamp that the first one returned. What a replica does not answer the
+//! leaseholder does.
 //!
 //! # Losing the connection
 //!
-//! The connection is made again in the background. A request that was not written to the socket yet
-//! waits for it, up to [`Config::connect_timeout`]. One that was written and not answered is sent again
-//! if that is harmless: a read of a transaction unknown to the node until then, an increment, a range
-//! clear. A commit that was sent and not answered is
-//! [`KvErrorKind::Ambiguous`].
+//! A request that was not written to the socket yet goes to another node, or waits for one. One that was
+//! written and not answered is sent again if that is harmless: a read of a transaction unknown to the node
+//! until then, an increment, a range clear. A commit that was sent and not answered is
+//! [`KvErrorKind::Ambiguous`]. A node that sends nothing for [`Config::silence_timeout`] while requests are
+//! under way, not even the answer to an easy question, counts as lost (`silence`).
 //!
 //! # Bounds
 //!
@@ -73,30 +95,37 @@
 //! | the same, if nobody flushes | 16 times that, at least 64 MiB | [`KvErrorKind::Overloaded`] |
 //! | refresh spans | 512 spans, 256 KiB | neighbours are merged into wider ones |
 //! | requests under way that may wait | [`Config::max_in_flight`] | further ones queue |
-//! | reconnection | [`Config::connect_timeout`] | [`KvErrorKind::Unavailable`] |
+//! | way to a node that serves | [`Config::connect_timeout`] | [`KvErrorKind::Unavailable`] |
 //! | addresses remembered | 64 | further ones are not |
+//! | ranges remembered | 1,024 | one is forgotten and looked up when it is wanted |
+//! | connections | 64 | one without use is closed; if all are in use, [`KvErrorKind::Unavailable`] |
 //! | a frame | [`MAX_FRAME_LEN`](kv_api::wire::MAX_FRAME_LEN) | [`KvErrorKind::InvalidRequest`] |
 //!
 //! # Missing
 //!
-//! Several ranges with leaseholders of their own; detection of a peer that is silent without closing once it
-//! has said hello; snapshots of their own for cursors under READ COMMITTED.
+//! Transactions over several ranges: a batch must lie in one, and so must a transaction. Snapshots of their own
+//! for cursors under READ COMMITTED.
 //!
 //! Values and keys returned are slices of the frame they came in: whoever keeps one for long copies it.
 
+mod addresses;
 mod client;
 mod config;
 mod connection;
+mod connections;
 mod metrics;
 mod pending;
+mod ranges;
 mod refresh;
-mod route;
+mod router;
+mod silence;
 mod txn;
+mod walk;
 mod write_buffer;
 
 pub use client::KvClient;
 pub use config::Config;
-pub use kv_api::batch::WaitPolicy;
+pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
 pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
 pub use txn::{CommitInfo, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnOptions};
 

@@ -21,8 +21,10 @@ pub struct Metrics {
     pub batches: Counter,
     /// Connections made.
     pub connections: Counter,
-    /// Connections refused by nodes that do not hold the lease.
+    /// Batches sent to nodes that do not hold the lease.
     pub redirects: Counter,
+    /// Ranges looked up.
+    pub lookups: Counter,
     /// Batches whose connection was lost before the answer.
     pub lost: Counter,
     /// Commits whose outcome is not known.
@@ -39,8 +41,9 @@ pub fn metrics() -> &'static Metrics {
         connections: counter("dormouse_kv_client_connections_total", "Connections made to KV nodes."),
         redirects: counter(
             "dormouse_kv_client_redirects_total",
-            "Connections refused by KV nodes that do not hold the lease.",
+            "Batches sent to KV nodes that do not hold the lease.",
         ),
+        lookups: counter("dormouse_kv_client_lookups_total", "Ranges looked up."),
         lost: counter("dormouse_kv_client_lost_total", "Batches whose connection was lost under them."),
         ambiguous: counter("dormouse_kv_client_ambiguous_total", "Commits whose outcome is not known."),
         flushes: counter("dormouse_kv_client_flushes_total", "Batches of writes sent as intents."),

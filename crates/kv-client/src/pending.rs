@@ -5,6 +5,7 @@ use hashbrown::HashMap;
 use kv_api::wire::{ClientFrame, ServerFrame, encode_frame};
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, KvResult};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Notify, oneshot};
 
 /// A write buffer that grew beyond this is not kept.
@@ -15,8 +16,7 @@ const KEEP_CAPACITY: usize = 64 << 10;
 pub enum Outcome {
     /// The KV node answered.
     Answered(KvResult<BatchResponse>),
-    /// The request was not carried out: the connection was lost before it was written, or the KV node
-    /// does not serve clients.
+    /// The request was not carried out: the connection was lost before it was written.
     Unsent,
     /// The connection was lost after the request was written: whether it was carried out is not known.
     Lost,
@@ -27,10 +27,17 @@ pub enum Outcome {
 pub enum End<'a> {
     /// It was lost: what was written may have been carried out.
     Lost,
-    /// The KV node refused the client: that is the answer to everything.
+    /// The KV node refused the client: that is the answer to everything, and nothing was carried out.
     Refused(&'a KvError),
-    /// The KV node serves no clients: nothing was carried out.
-    NotServed,
+}
+
+/// Why a connection takes no request.
+#[derive(Debug, PartialEq)]
+pub enum NotOpen {
+    /// It is being made; see [`Pending::settled`].
+    Connecting,
+    /// It ended, and why if the KV node refused the client.
+    Closed(Option<KvError>),
 }
 
 /// The requests of one connection.
@@ -39,24 +46,60 @@ pub struct Pending {
     state: Mutex<State>,
     /// Wakes the writer.
     pub writable: Notify,
+    /// Wakes who waits for the connection to open.
+    settled: Notify,
+    /// Wakes who watches for silence.
+    watch: Notify,
+    /// Grows with everything that shows that the peer is alive.
+    alive: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
+    phase: Phase,
     last_id: u64,
     /// Requests up to this one were handed to the socket.
     written_id: u64,
     waiting: HashMap<u64, oneshot::Sender<Outcome>>,
     unwritten: BytesMut,
-    closed: bool,
+    /// Whether somebody watches for silence.
+    watched: bool,
+}
+
+#[derive(Default)]
+enum Phase {
+    #[default]
+    Connecting,
+    Open,
+    Closed(Option<KvError>),
 }
 
 impl Pending {
-    /// Queues a request; `None` if the connection is closed. The batch is the same afterwards.
-    pub fn submit(&self, batch: &mut BatchRequest) -> Option<oneshot::Receiver<Outcome>> {
+    /// Takes requests from now on.
+    pub fn open(&self) {
+        self.state.lock().phase = Phase::Open;
+        self.settled.notify_waiters();
+    }
+
+    /// Waits until the connection is open or closed.
+    pub async fn settled(&self) {
+        let mut settled = std::pin::pin!(self.settled.notified());
+        settled.as_mut().enable();
+        if matches!(self.state.lock().phase, Phase::Connecting) {
+            settled.await;
+        }
+    }
+
+    /// Queues a request. The batch is the same afterwards.
+    ///
+    /// # Errors
+    /// [`NotOpen`]; nothing will be sent then.
+    pub fn submit(&self, batch: &mut BatchRequest) -> Result<oneshot::Receiver<Outcome>, NotOpen> {
         let mut state = self.state.lock();
-        if state.closed {
-            return None;
+        match &state.phase {
+            Phase::Open => {}
+            Phase::Connecting => return Err(NotOpen::Connecting),
+            Phase::Closed(refused) => return Err(NotOpen::Closed(refused.clone())),
         }
         let (sender, receiver) = oneshot::channel();
         state.last_id += 1;
@@ -65,9 +108,13 @@ impl Pending {
         encode_frame(&frame, &mut state.unwritten);
         *batch = frame.batch;
         state.waiting.insert(id, sender);
+        let watched = std::mem::replace(&mut state.watched, true);
         drop(state);
         self.writable.notify_one();
-        Some(receiver)
+        if !watched {
+            self.watch.notify_one();
+        }
+        Ok(receiver)
     }
 
     /// Takes the frames that wait to be written into `out`, which the writer is done with.
@@ -98,17 +145,61 @@ impl Pending {
     pub fn close(&self, end: End<'_>) {
         let (waiting, written_id) = {
             let mut state = self.state.lock();
-            state.closed = true;
+            if matches!(state.phase, Phase::Closed(_)) {
+                return;
+            }
+            state.phase = Phase::Closed(match end {
+                End::Refused(error) => Some(error.clone()),
+                End::Lost => None,
+            });
             state.unwritten = BytesMut::new();
             (std::mem::take(&mut state.waiting), state.written_id)
         };
+        self.settled.notify_waiters();
         for (id, sender) in waiting {
             let _ = sender.send(match end {
                 End::Refused(error) => Outcome::Answered(Err(error.clone())),
                 End::Lost if id <= written_id => Outcome::Lost,
-                End::Lost | End::NotServed => Outcome::Unsent,
+                End::Lost => Outcome::Unsent,
             });
         }
+    }
+
+    /// Closes the connection if no request is under way on it; whether it did.
+    pub fn close_if_idle(&self) -> bool {
+        let mut state = self.state.lock();
+        let idle = state.waiting.is_empty() && matches!(state.phase, Phase::Open);
+        if idle {
+            state.phase = Phase::Closed(None);
+        }
+        idle
+    }
+
+    /// Requests there have been.
+    pub fn submitted(&self) -> u64 {
+        self.state.lock().last_id
+    }
+
+    /// The peer showed that it is alive.
+    pub fn note_alive(&self) {
+        self.alive.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Another number whenever the peer showed that it is alive.
+    pub fn alive(&self) -> u64 {
+        self.alive.load(Ordering::Relaxed)
+    }
+
+    /// Waits until requests are under way, to be watched from then on.
+    pub async fn watch(&self) {
+        self.watch.notified().await;
+    }
+
+    /// Whether requests are under way; if not, the watch ends.
+    pub fn watch_on(&self) -> bool {
+        let mut state = self.state.lock();
+        state.watched = !state.waiting.is_empty();
+        state.watched
     }
 }
 
@@ -122,9 +213,15 @@ mod tests {
         BatchRequest { header: Header { target_bytes: 7, ..Header::default() }, requests: Vec::new() }
     }
 
+    fn open() -> Pending {
+        let pending = Pending::default();
+        pending.open();
+        pending
+    }
+
     #[test]
     fn closing_tells_written_requests_from_unwritten_ones() {
-        let pending = Pending::default();
+        let pending = open();
         let mut request = batch();
         let mut written = pending.submit(&mut request).unwrap();
         assert_eq!(request, batch(), "submitting leaves the batch as it was");
@@ -136,12 +233,12 @@ mod tests {
         pending.close(End::Lost);
         assert!(matches!(written.try_recv(), Ok(Outcome::Lost)));
         assert!(matches!(unwritten.try_recv(), Ok(Outcome::Unsent)));
-        assert!(pending.submit(&mut request).is_none());
+        assert_eq!(pending.submit(&mut request).unwrap_err(), NotOpen::Closed(None));
     }
 
     #[test]
     fn a_refusal_answers_everything() {
-        let pending = Pending::default();
+        let pending = open();
         let mut answer = pending.submit(&mut batch()).unwrap();
         pending.close(End::Refused(&KvError::new(KvErrorKind::Unauthorized, "no")));
         match answer.try_recv() {
@@ -151,18 +248,33 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_serves_nobody_has_carried_out_nothing() {
-        let pending = Pending::default();
-        let mut answer = pending.submit(&mut batch()).unwrap();
-        pending.take_unwritten(&mut BytesMut::new());
-        pending.close(End::NotServed);
+    fn what_ended_stays_ended() {
+        let pending = open();
+        let error = KvError::new(KvErrorKind::Unauthorized, "no");
+        pending.close(End::Refused(&error));
         pending.close(End::Lost);
-        assert!(matches!(answer.try_recv(), Ok(Outcome::Unsent)));
+        assert_eq!(pending.submit(&mut batch()).unwrap_err(), NotOpen::Closed(Some(error)));
+        let pending = Pending::default();
+        assert_eq!(pending.submit(&mut batch()).unwrap_err(), NotOpen::Connecting);
+        assert!(!pending.close_if_idle(), "somebody waits for it");
+        pending.close(End::Lost);
+        assert_eq!(pending.submit(&mut batch()).unwrap_err(), NotOpen::Closed(None));
+    }
+
+    #[test]
+    fn only_an_idle_connection_is_closed_for_want_of_use() {
+        let pending = open();
+        let answer = pending.submit(&mut batch()).unwrap();
+        drop(answer);
+        assert!(!pending.close_if_idle() && pending.watch_on());
+        pending.deliver(ServerFrame { id: 1, ..ServerFrame::default() });
+        assert!(pending.close_if_idle() && !pending.watch_on());
+        assert!(pending.submit(&mut batch()).is_err());
     }
 
     #[test]
     fn answers_reach_who_asked_and_strangers_answers_nobody() {
-        let pending = Pending::default();
+        let pending = open();
         let mut first = pending.submit(&mut batch()).unwrap();
         let mut second = pending.submit(&mut batch()).unwrap();
         let answer = |id| ServerFrame { id, response: Some(BatchResponse::default()), error: None };

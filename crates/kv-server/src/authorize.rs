@@ -3,9 +3,9 @@
 //! It runs on every batch before anything else looks at it, and nothing turns it off.
 //!
 //! * A tenant's SQL node may touch keys and spans that lie wholly within `/tenant/<id>/`, refresh spans
-//!   included, and nothing else; it may neither drop tenants nor ask about nodes.
-//! * The control plane may touch the system tenant's span, may drop other tenants, and may list and drain
-//!   the nodes of the cluster.
+//!   included, and look up the ranges of its own keys, and nothing else.
+//! * The control plane may touch the system tenant's span, may look up any range, make, configure and drop
+//!   other tenants, compare replicas, and list ranges and nodes and drain nodes.
 //! * Everyone else is refused at connect, by [`Caller::from_identity`].
 
 use kv_api::batch::RequestKind;
@@ -72,24 +72,26 @@ fn authorize_request(caller: Caller, kind: &RequestKind) -> Result<(), KvError> 
         RequestKind::ClearRange(request) => owns_range(tenant, &request.start, &request.end),
         // These name no keys; the header's spans are checked above.
         RequestKind::EndTxn(_) | RequestKind::Refresh(_) => true,
-        RequestKind::DropTenant(request) => {
-            let target = TenantId(request.tenant_id);
-            let droppable = target >= TenantId::FIRST_USER && target.0 != u64::MAX;
-            return if caller == Caller::Control && droppable {
-                Ok(())
-            } else {
-                Err(KvError::new(KvErrorKind::Unauthorized, "only the control plane drops tenants"))
-            };
-        }
-        RequestKind::Nodes(_) | RequestKind::DrainNode(_) => {
-            return if caller == Caller::Control {
-                Ok(())
-            } else {
-                Err(KvError::new(KvErrorKind::Unauthorized, "only the control plane asks about nodes"))
-            };
-        }
+        RequestKind::RangeLookup(request) => caller == Caller::Control || owns_key(tenant, &request.key),
+        RequestKind::DropTenant(request) => return administers(caller, Some(request.tenant_id)),
+        RequestKind::CreateTenant(request) => return administers(caller, Some(request.tenant_id)),
+        RequestKind::ConfigureTenant(request) => return administers(caller, Some(request.tenant_id)),
+        RequestKind::Nodes(_)
+        | RequestKind::DrainNode(_)
+        | RequestKind::Ranges(_)
+        | RequestKind::CheckReplicas(_) => return administers(caller, None),
     };
     if allowed { Ok(()) } else { Err(outside(tenant)) }
+}
+
+/// Whether the caller is the control plane, and the tenant one that it makes and drops.
+fn administers(caller: Caller, tenant: Option<u64>) -> Result<(), KvError> {
+    let is_users = |id: u64| TenantId(id) >= TenantId::FIRST_USER && id != u64::MAX;
+    if caller == Caller::Control && tenant.is_none_or(is_users) {
+        return Ok(());
+    }
+    let message = "only the control plane works on the cluster, and only on users' tenants";
+    Err(KvError::new(KvErrorKind::Unauthorized, message))
 }
 
 fn owns_key(tenant: TenantId, key: &[u8]) -> bool {

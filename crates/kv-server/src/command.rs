@@ -5,6 +5,8 @@
 
 use bytes::Bytes;
 use kv_api::{TenantId, Timestamp};
+use replication::RangeId;
+use replication::command::RangeChange;
 use storage::{StorageError, StorageResult, WriteBatch, mvcc};
 
 /// A version to write at the timestamp the command is given.
@@ -77,8 +79,12 @@ pub enum CommandError {
 
 /// Effects on their way to the engine.
 pub struct Command {
+    /// The range whose contents they change.
+    pub range: RangeId,
     /// The engine writes.
     pub effects: Effects,
+    /// What becomes of the range itself, and which ranges come to be.
+    pub change: Option<RangeChange>,
     /// The lease under which it was evaluated; under another it has no effect.
     pub lease: u64,
     /// Whether the command takes a place in the order of commits. One that does not has no timestamp

@@ -14,7 +14,6 @@ use crate::authorize::Caller;
 use crate::config::Limits;
 use crate::metrics::metrics;
 use crate::node::{Answer, BatchResult, Node};
-use crate::pipeline::Standing;
 use crate::shard::ConnectionId;
 use bytes::BytesMut;
 use futures::FutureExt;
@@ -64,9 +63,6 @@ pub enum ConnectionError {
     /// The client speaks another version or expects another cluster.
     #[error("{0}")]
     Mismatch(String),
-    /// Another node holds the lease; the client was told.
-    #[error("another KV node holds the lease of the range")]
-    Elsewhere,
     /// A frame did not arrive within the time allowed.
     #[error("the client took too long to send a frame")]
     SlowSender,
@@ -119,11 +115,6 @@ where
         Ok(greeted) => greeted?,
         Err(_) => return Err(ConnectionError::NoHello),
     }
-    let mut standing = node.pipeline.standing();
-    let Standing::Leaseholder(lease) = *standing.borrow_and_update() else {
-        // It was when the client was greeted; the client comes again.
-        return Ok(());
-    };
     metrics().connections.inc();
     let id = node.open_connection(caller.tenant());
     let node_limits = node.limits.clone();
@@ -138,17 +129,7 @@ where
         large_reads: Arc::new(Semaphore::new(node_limits.max_large_reads_per_connection)),
         frame_started: None,
     };
-    // Transactions die with the lease they were opened under.
-    let over = async move { standing.wait_for(|now| *now != Standing::Leaseholder(lease)).await.map(|_| ()) };
-    tokio::select! {
-        ended = connection.run(shutdown) => ended,
-        _ = over => Ok(()),
-    }
-}
-
-/// Where to find the leaseholder, and that it is not here.
-fn elsewhere(node: &Node, leader: Option<replication::NodeId>) -> KvError {
-    KvError::not_leaseholder(leader.and_then(|id| node.address_of(id)))
+    connection.run(shutdown).await
 }
 
 /// Tells a client that it is refused.
@@ -185,15 +166,6 @@ async fn greet(
     if let Some(message) = mismatch {
         refuse(stream, KvError::new(KvErrorKind::InvalidRequest, message.clone())).await?;
         return Err(ConnectionError::Mismatch(message));
-    }
-    let mut watched = node.pipeline.standing();
-    let known = watched.wait_for(|standing| *standing != Standing::Follower(None));
-    // During an election it is better to wait here than to go around the nodes.
-    let _ = tokio::time::timeout(node.limits.election_patience, known).await;
-    let standing = *watched.borrow();
-    if let Standing::Follower(leader) = standing {
-        refuse(stream, elsewhere(node, leader)).await?;
-        return Err(ConnectionError::Elsewhere);
     }
     let mut output = BytesMut::new();
     let hello = Hello {

@@ -158,7 +158,7 @@ impl<'a> Evaluation<'a> {
         let snapshot = match kind {
             // A batch of its own reads the newest versions, under latches.
             WriteKind::Lone => Timestamp::MAX,
-            _ => node.snapshot_timestamp(header.read_timestamp)?,
+            _ => node.snapshot_timestamp(asker.range, header.read_timestamp)?,
         };
         let (any_intents, foreign_intents) = {
             let shard = node.shard(asker.tenant);
@@ -257,19 +257,8 @@ impl<'a> Evaluation<'a> {
                     clear_range(&mut self.raw, &range.start, &range.end);
                     Response::default()
                 }
-                Some(RequestKind::DropTenant(drop)) => {
-                    let span = TenantId(drop.tenant_id).span();
-                    clear_range(&mut self.raw, &span.start, &span.end);
-                    Response::default()
-                }
-                // Those about nodes are answered before anything is evaluated.
-                Some(
-                    RequestKind::EndTxn(_)
-                    | RequestKind::Refresh(_)
-                    | RequestKind::Nodes(_)
-                    | RequestKind::DrainNode(_),
-                )
-                | None => Response::default(),
+                // Those about the cluster are answered before anything is evaluated.
+                _ => Response::default(),
             };
             self.responses.push(response);
         }
@@ -314,7 +303,7 @@ impl<'a> Evaluation<'a> {
             )
             .into());
         }
-        let present = self.node.pipeline.read_timestamp()?;
+        let present = self.node.pipeline.read_timestamp(self.asker.range)?;
         if present < newer {
             // Seen in the engine an instant before the pipeline says so.
             return Err(Stop::Again);
@@ -348,7 +337,7 @@ impl<'a> Evaluation<'a> {
             if full && shard.locks.is_free(self.txn, key, strength) {
                 return Ok(Locked::Yes);
             }
-            let entry = shard.txn_mut(self.txn, self.asker.connection);
+            let entry = shard.txn_mut(self.txn, self.asker.connection, self.asker.range);
             entry.snapshot.get_or_insert(self.snapshot);
             let waker = wait.then_some(|| {
                 let (sender, receiver) = oneshot::channel();
@@ -370,7 +359,7 @@ impl<'a> Evaluation<'a> {
             if shard.locks.is_free(self.txn, key, LockStrength::Exclusive) {
                 return Ok(());
             }
-            shard.txn_mut(self.txn, self.asker.connection);
+            shard.txn_mut(self.txn, self.asker.connection, self.asker.range);
             let waker = (self.policy != WaitPolicy::Error).then_some(|| {
                 let (sender, receiver) = oneshot::channel();
                 woken = Some(receiver);
@@ -624,7 +613,7 @@ impl<'a> Evaluation<'a> {
         BatchResponse {
             responses: std::mem::take(&mut self.responses),
             read_timestamp: self.kind.is_transactional().then_some(self.snapshot),
-            commit_timestamp: None,
+            ..BatchResponse::default()
         }
     }
 
@@ -657,7 +646,7 @@ impl<'a> Evaluation<'a> {
         let versions = self.versions();
         let effects = Effects { raw: std::mem::take(&mut self.raw), versions, record: None };
         if effects.versions.is_empty() && effects.raw.is_empty() {
-            let present = self.node.pipeline.read_timestamp()?;
+            let present = self.node.pipeline.read_timestamp(self.asker.range)?;
             response.read_timestamp = Some(present);
             response.commit_timestamp = Some(present);
             return Ok(Outcome::Answer(response));
@@ -681,7 +670,7 @@ impl<'a> Evaluation<'a> {
                 }
                 shard.add_intent_txn(tenant);
             }
-            let entry = shard.txn_mut(self.txn, self.asker.connection);
+            let entry = shard.txn_mut(self.txn, self.asker.connection, self.asker.range);
             entry.snapshot.get_or_insert(self.snapshot);
             keys.keys().for_each(|key| entry.intents.insert(key));
             // Copied, for they outlive the request and must not keep its buffer.
@@ -739,7 +728,7 @@ impl<'a> Evaluation<'a> {
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
         shard.check(self.txn, self.asker.connection, has_intents)?;
-        shard.txn_mut(self.txn, self.asker.connection).status = TxnStatus::Committing;
+        shard.txn_mut(self.txn, self.asker.connection, self.asker.range).status = TxnStatus::Committing;
         response.read_timestamp = Some(self.snapshot);
         Ok(Outcome::Submit { effects, response, commits: true })
     }

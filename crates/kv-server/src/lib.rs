@@ -19,9 +19,12 @@
 //! * [`evaluate`], [`read`]: from requests to effects.
 //! * [`pipeline`]: the lease, the clock, the order of commits, and the way of commands through the Raft log.
 //! * [`resolve`]: moves intents of finished transactions to the versions.
-//! * [`nodes`]: which nodes the cluster has, for the control plane.
+//! * [`follower`]: reads from replicas without the lease.
+//! * [`admin`]: requests about the cluster, for the control plane.
 //! * [`connection`], [`server`]: frames and sockets of clients; [`peers`]: those of other KV nodes.
-//! * [`found`], [`cluster`], [`placement`]: founding, joining, and who has replicas.
+//! * [`found`], [`cluster`], [`directory`], [`placement`]: founding, joining, which ranges there are, and who
+//!   has replicas.
+//! * [`check`]: comparing replicas.
 //!
 //! # Why it is serializable
 //!
@@ -31,29 +34,43 @@
 //! nothing it read changed since its snapshot and takes its timestamp; so its reads and its writes
 //! happen at that timestamp. Locks only make it likely that the check succeeds.
 //!
-//! # One range, several replicas
+//! # Ranges
 //!
-//! One range holds all keys; it is a Raft group over up to three nodes ([`replication`], [`placement`]).
-//! Its leaseholder serves all clients; the other nodes send them there ([`connection`]). When the lease is
-//! lost so are the transactions that were open under it, and their connections are closed: to a client it
-//! is what a restart of the node would be. [`cluster`] knows the nodes and looks after the replicas,
-//! [`peers`] carries the messages.
+//! Every tenant has a range of its own, and the cluster's own keys have one, the root. Each is a Raft group
+//! over up to three nodes by default ([`replication`], [`placement`]) with a lease, a clock and commits in
+//! flight of its own ([`pipeline`]). A batch names its range; a node that does not hold the lease says who
+//! does, and one without a replica says so: nothing was carried out then, and the client goes where the
+//! range is ([`directory`]). When a lease is lost the transactions that were open under it are forgotten:
+//! those with intents have ended, others go on at the next leaseholder and are checked at their commit as
+//! always.
 //!
-//! Several ranges are not here. Each will have what a [`shard::Shard`] has, and a lease and a clock of its
-//! own; transactions over several need the protocol of `cockroachdb-2020`, section 3.
+//! A range that nobody uses falls asleep and takes no memory but for its name and keys; the first batch or
+//! message wakes it. So a suspended tenant costs next to nothing, and an idle cluster sends only one sign of
+//! life per pair of nodes.
+//!
+//! # What is missing
+//!
+//! A tenant's range is not split, however large it is: a transaction rests on one leaseholder's clock, latches
+//! and locks, and one over several ranges needs the protocol of `cockroachdb-2020`, section 3. The log and
+//! the directory know splits already ([`replication::command::RangeChange`]). Ranges are not merged; there is
+//! nothing to merge before that.
 
+pub mod admin;
 pub mod authorize;
+pub mod bounds;
+pub mod check;
 pub mod cluster;
 pub mod command;
 pub mod config;
 pub mod connection;
+pub mod directory;
 pub mod evaluate;
+pub mod follower;
 pub mod found;
 pub mod latch;
 pub mod lock_table;
 pub mod metrics;
 pub mod node;
-pub mod nodes;
 pub mod peers;
 pub mod pipeline;
 pub mod placement;

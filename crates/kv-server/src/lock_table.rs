@@ -138,11 +138,6 @@ impl<W> Lock<W> {
 }
 
 impl<W> LockTable<W> {
-    /// Forgets all locks and waits; wakes nobody. Names of waits are not used again.
-    pub fn clear(&mut self) {
-        *self = LockTable { next_waiter: self.next_waiter, ..LockTable::default() };
-    }
-
     /// The strength a transaction holds on a key.
     pub fn held(&self, txn: TxnKey, key: &[u8]) -> LockStrength {
         self.locks.get(key).and_then(|lock| lock.held_by(txn)).unwrap_or(LockStrength::None)

@@ -7,7 +7,7 @@ use prometheus::{
 use std::sync::OnceLock;
 
 /// Names of the request kinds, in the order of [`kind_index`].
-pub const KINDS: [&str; 14] = [
+pub const KINDS: [&str; 19] = [
     "get",
     "scan",
     "put",
@@ -21,6 +21,11 @@ pub const KINDS: [&str; 14] = [
     "drop_tenant",
     "nodes",
     "drain_node",
+    "range_lookup",
+    "create_tenant",
+    "ranges",
+    "configure_tenant",
+    "check_replicas",
     "none",
 ];
 
@@ -40,7 +45,12 @@ pub fn kind_index(kind: Option<&RequestKind>) -> usize {
         Some(RequestKind::DropTenant(_)) => 10,
         Some(RequestKind::Nodes(_)) => 11,
         Some(RequestKind::DrainNode(_)) => 12,
-        None => 13,
+        Some(RequestKind::RangeLookup(_)) => 13,
+        Some(RequestKind::CreateTenant(_)) => 14,
+        Some(RequestKind::Ranges(_)) => 15,
+        Some(RequestKind::ConfigureTenant(_)) => 16,
+        Some(RequestKind::CheckReplicas(_)) => 17,
+        None => 18,
     }
 }
 
@@ -62,6 +72,10 @@ pub struct Metrics {
     pub lock_waits: IntCounter,
     /// Requests refused because waiting would close a cycle.
     pub deadlocks: IntCounter,
+    /// Batches answered by replicas without the lease.
+    pub follower_reads: IntCounter,
+    /// Comparisons that found replicas to differ.
+    pub replicas_differ: IntCounter,
     /// Open connections.
     pub connections: IntGauge,
     /// Transactions known to the node.
@@ -134,6 +148,14 @@ impl Metrics {
             deadlocks: register(IntCounter::new(
                 "dormouse_kv_deadlocks_total",
                 "Requests refused as a deadlock",
+            )?),
+            follower_reads: register(IntCounter::new(
+                "dormouse_kv_follower_reads_total",
+                "Batches answered by replicas without the lease",
+            )?),
+            replicas_differ: register(IntCounter::new(
+                "dormouse_kv_replicas_differ_total",
+                "Comparisons that found replicas of a range to differ",
             )?),
             connections: register(IntGauge::new("dormouse_kv_connections", "Open connections")?),
             transactions: register(IntGauge::new(

@@ -8,24 +8,28 @@
 //! must happen when a command is applied, such as releasing latches and locks, happens in the command's
 //! `done` and not in the task that waits for the answer, which may be gone by then.
 
+use crate::admin;
 use crate::authorize::{Caller, authorize};
-use crate::cluster::Cluster;
+use crate::bounds;
+use crate::cluster::{Cluster, Myself};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
 use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
+use crate::follower::Promises;
 use crate::latch::{Access, LatchId};
 use crate::lock_table::{TxnKey, WaiterId};
 use crate::metrics::{kind_index, metrics};
-use crate::nodes;
-use crate::pipeline::{LeaseHook, Pipeline, Transport};
+use crate::pipeline::{Absent, Hook, Pipeline, Standing, Transport};
 use crate::resolve::ResolveJob;
 use crate::shard::{ConnectionId, Shard, TxnEntry, TxnStatus, aborted};
 use crate::validate::validate;
+use bytes::Bytes;
+use hashbrown::HashSet;
 use kv_api::batch::{Header, RequestKind, Response};
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
-use replication::{Envelope, NodeId, ReplicationError, Sound, Store, StoreConfig};
+use replication::{Envelope, NodeId, RangeId, ReplicationError, Sound, Store, StoreConfig};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -54,6 +58,8 @@ pub struct Asker {
     pub tenant: u64,
     /// The connection.
     pub connection: ConnectionId,
+    /// The range.
+    pub range: RangeId,
 }
 
 /// Result of a batch.
@@ -91,6 +97,9 @@ pub struct Node {
     /// Wall time of the oldest snapshot that may be read.
     oldest_snapshot: AtomicU64,
     resolver: mpsc::UnboundedSender<ResolveJob>,
+    pub(crate) promises: Promises,
+    /// Ranges whose replicas here were found to differ from the others.
+    distrusted: Mutex<HashSet<RangeId>>,
 }
 
 impl Node {
@@ -100,8 +109,10 @@ impl Node {
     /// # Errors
     /// As for [`Node::start_as`].
     pub fn start(engine: Arc<dyn Engine>, limits: Limits) -> StorageResult<Arc<Self>> {
-        let identity = crate::found::open_or_found(&*engine)?;
-        Self::start_as(engine, limits, &identity, Arc::new(Nobody))
+        let identity = crate::found::open_or_found(&engine)?;
+        let node = Self::start_as(engine, limits, &identity, Arc::new(Nobody))?;
+        node.set_cluster(Cluster::new(&node, None, None, Myself::alone(node.node_id)));
+        Ok(node)
     }
 
     /// Opens the replicas in `engine`, and starts the pipeline and, on the present tokio runtime, the
@@ -142,8 +153,10 @@ impl Node {
             next_connection: AtomicU64::new(1),
             oldest_snapshot: AtomicU64::new(0),
             resolver,
+            promises: Promises::default(),
+            distrusted: Mutex::default(),
         });
-        node.pipeline.set_hook(Arc::new(ForgetTransactions(Arc::downgrade(&node))));
+        node.pipeline.set_hook(Arc::new(Listener(Arc::downgrade(&node))));
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
         tokio::spawn(forget_history(Arc::downgrade(&node)));
         Ok(node)
@@ -171,14 +184,12 @@ impl Node {
 
     /// Where a node of the cluster can be reached.
     pub fn address_of(&self, id: NodeId) -> Option<String> {
-        let records = crate::cluster::records(&*self.engine).ok()?;
-        records.into_iter().find(|record| record.id == id).map(|record| record.address)
+        self.cluster()?.address_of(id)
     }
 
     /// Where the nodes of the cluster can be reached, as far as this one knows.
     pub fn addresses(&self) -> Vec<String> {
-        let records = crate::cluster::records(&*self.engine).unwrap_or_default();
-        records.into_iter().map(|record| record.address).collect()
+        self.cluster().map_or_else(Vec::new, |cluster| cluster.addresses())
     }
 
     /// Carries out a batch of the node's own, on keys that no client may touch.
@@ -218,11 +229,29 @@ impl Node {
                 counter.inc();
             }
         }
-        if nodes::is_about_nodes(&batch) {
-            return Answer::Later(Box::pin(nodes::answer(Arc::clone(self), batch)));
+        if admin::is_about_cluster(&batch) {
+            return Answer::Later(Box::pin(admin::answer(Arc::clone(self), caller, batch)));
         }
-        let asker = Asker { tenant: caller.tenant().0, connection };
-        match classify(&batch) {
+        let mut asker = Asker { tenant: caller.tenant().0, connection, range: batch.header.range_id };
+        if asker.range == 0 {
+            asker.range = self.pipeline.awake_for(&caller.tenant().span()).unwrap_or(0);
+        }
+        let class = classify(&batch);
+        if let Class::Abort = class {
+            // What is to be forgotten is forgotten, whoever holds the lease.
+            return Answer::Ready(self.abort(asker, &batch));
+        }
+        if self.pipeline.serves(asker.range, |span| bounds::within(&batch, asker.tenant, span)) {
+            // Also what any replica might answer: here it costs least.
+            self.take(asker, batch, class)
+        } else {
+            Answer::Later(Box::pin(Arc::clone(self).arrive(asker, batch, class)))
+        }
+    }
+
+    /// Takes a batch in that this node can serve.
+    fn take(self: &Arc<Self>, asker: Asker, batch: BatchRequest, class: Class) -> Answer {
+        match class {
             Class::Read => self.take_read(asker, batch),
             Class::Abort => Answer::Ready(self.abort(asker, &batch)),
             Class::Evaluate(kind) => {
@@ -231,6 +260,60 @@ impl Node {
                 if heavy { Answer::Heavy(answer) } else { Answer::Later(answer) }
             }
         }
+    }
+
+    /// Takes a batch in once its range is awake, if this node serves it then.
+    async fn arrive(self: Arc<Self>, mut asker: Asker, batch: BatchRequest, class: Class) -> BatchResult {
+        if asker.range == 0 {
+            let key = TenantId(asker.tenant).span().start;
+            let found = self.pipeline.covering(key).await?;
+            asker.range = found.ok_or_else(|| KvError::range_not_found(0))?;
+        }
+        if batch.header.any_replica && matches!(class, Class::Read) {
+            return self.read_here(asker, batch).await;
+        }
+        self.ready(asker.range).await?;
+        if !self.pipeline.serves(asker.range, |span| bounds::within(&batch, asker.tenant, span)) {
+            self.pipeline.lease(asker.range)?;
+            return Err(KvError::range_not_found(asker.range));
+        }
+        match self.take(asker, batch, class) {
+            Answer::Ready(result) => result,
+            Answer::Later(answer) | Answer::Heavy(answer) | Answer::LargeRead(answer) => answer.await,
+        }
+    }
+
+    /// Waits until this node serves a range.
+    ///
+    /// # Errors
+    /// If it does not come to that; the error says where to go, if that is known.
+    pub(crate) async fn ready(&self, range: RangeId) -> Result<(), KvError> {
+        let absent = match self.pipeline.ready(range, self.limits.election_patience).await {
+            Ok(()) => return Ok(()),
+            Err(absent) => absent,
+        };
+        Err(match absent {
+            Absent::NoReplica => KvError::range_not_found(range),
+            Absent::Elsewhere(leader) => {
+                KvError::not_leaseholder(leader.and_then(|leader| self.address_of(leader)))
+            }
+            Absent::Closing => KvError::new(KvErrorKind::Unavailable, "the KV node is shutting down"),
+        })
+    }
+
+    /// Keeps the replica of a range from serving, until it is gone.
+    pub(crate) fn distrust(&self, range: RangeId) {
+        self.distrusted.lock().insert(range);
+    }
+
+    /// Whether the replica of a range must not serve.
+    pub(crate) fn is_distrusted(&self, range: RangeId) -> bool {
+        self.distrusted.lock().contains(&range)
+    }
+
+    /// Who serves a range, as far as this node knows.
+    pub fn standing(&self, range: RangeId) -> Standing {
+        self.pipeline.standing(range)
     }
 
     /// How many requests of a connection wait for locks.
@@ -326,9 +409,7 @@ impl Node {
     }
 
     async fn execute(self: Arc<Self>, asker: Asker, batch: BatchRequest, kind: WriteKind) -> BatchResult {
-        // DropTenant works on the tenant dropped, everything else on the asker's.
-        let tenant = dropped_tenant(&batch).unwrap_or(asker.tenant);
-        let asker = Asker { tenant, ..asker };
+        let Asker { tenant, range, .. } = asker;
         let mut lone = None;
         let txn = match &batch.header.txn {
             Some(_) if kind.is_transactional() => txn_key(asker, &batch.header)?,
@@ -340,7 +421,8 @@ impl Node {
         };
         loop {
             // What is read from here on counts under this lease only; `submit` insists on it.
-            let lease = self.pipeline.lease()?;
+            let lease = self.pipeline.lease(range)?;
+            check_lease(&batch.header, lease)?;
             let (spans, generation) = self.latch_spans(asker, txn, &batch, kind)?;
             let latches = self.latch(tenant, spans).await;
             let room = match kind {
@@ -357,12 +439,19 @@ impl Node {
                 }
                 Err(Stop::Wait(wait)) => {
                     drop((latches, room));
-                    wait.granted(batch.header.lock_timeout_ms).await?;
+                    if let Err(error) = wait.granted(batch.header.lock_timeout_ms).await {
+                        // If the lease is gone, that is the reason, and nothing was carried out.
+                        self.pipeline.lease(range)?;
+                        return Err(error);
+                    }
                     continue;
                 }
             };
             return match outcome {
-                Outcome::Answer(response) => Ok(response),
+                Outcome::Answer(mut response) => {
+                    response.lease = if kind == WriteKind::Locking { lease } else { 0 };
+                    Ok(response)
+                }
                 Outcome::Submit { effects, mut response, commits } => {
                     let (sender, receiver) = oneshot::channel();
                     let record = effects.record.clone();
@@ -377,7 +466,9 @@ impl Node {
                         }) as crate::command::BeforeVisible
                     });
                     let command = Command {
+                        range,
                         effects,
+                        change: None,
                         lease,
                         ordered,
                         before_visible: registers,
@@ -386,7 +477,7 @@ impl Node {
                             let node = Arc::clone(&node);
                             Box::new(move |result| {
                                 if commits {
-                                    node.commit_done(txn, &result, record.is_some());
+                                    node.commit_done(range, txn, &result, record.is_some());
                                 }
                                 drop((lone, room));
                                 node.unlatch(tenant, latches);
@@ -396,7 +487,7 @@ impl Node {
                     };
                     if let Err(error) = self.pipeline.submit(command) {
                         if commits {
-                            self.commit_done(txn, &Err(CommandError::Rejected), false);
+                            self.commit_done(range, txn, &Err(CommandError::Rejected), false);
                         }
                         return Err(error);
                     }
@@ -414,6 +505,7 @@ impl Node {
                         Ok(Err(error)) => return Err(command_error(error, ordered)),
                         Err(_) => return Err(ambiguous()),
                     };
+                    response.lease = if kind == WriteKind::Flush { lease } else { 0 };
                     if ordered {
                         response.commit_timestamp = Some(timestamp);
                         if !kind.is_transactional() {
@@ -460,9 +552,6 @@ impl Node {
                 Some(RequestKind::ClearRange(range)) => {
                     spans.push((Span::new(range.start.clone(), range.end.clone()), Access::Write));
                 }
-                Some(RequestKind::DropTenant(drop)) => {
-                    spans.push((TenantId(drop.tenant_id).span(), Access::Write));
-                }
                 _ => {}
             }
         }
@@ -500,7 +589,13 @@ impl Node {
         }
     }
 
-    fn commit_done(&self, txn: TxnKey, result: &Result<Timestamp, CommandError>, record: bool) {
+    fn commit_done(
+        &self,
+        range: RangeId,
+        txn: TxnKey,
+        result: &Result<Timestamp, CommandError>,
+        record: bool,
+    ) {
         let job = {
             let mut shard = self.shard(txn.tenant);
             match result {
@@ -510,7 +605,7 @@ impl Node {
                         if entry.intents.is_empty() {
                             None
                         } else if record {
-                            Some(ResolveJob::committed(txn, *timestamp, &entry))
+                            Some(ResolveJob::committed(range, txn, *timestamp, &entry))
                         } else {
                             shard.remove_intent_txn(txn);
                             None
@@ -520,8 +615,8 @@ impl Node {
                 Err(CommandError::Rejected | CommandError::NoSpace) => {
                     // Nothing was written: the transaction is as it was before.
                     if let Some(entry) = shard.txn(txn) {
-                        let connection = entry.connection;
-                        shard.txn_mut(txn, connection).status = TxnStatus::Pending;
+                        let (connection, range) = (entry.connection, entry.range);
+                        shard.txn_mut(txn, connection, range).status = TxnStatus::Pending;
                     }
                     None
                 }
@@ -569,15 +664,40 @@ impl Transport for Nobody {
     fn send(&self, _: Envelope) {}
 }
 
-/// Forgets the transactions of an earlier lease. Their clients' connections are closed as well, but one
-/// may be slow to notice.
-struct ForgetTransactions(std::sync::Weak<Node>);
+/// What the node does when its replicas tell it something.
+struct Listener(std::sync::Weak<Node>);
 
-impl LeaseHook for ForgetTransactions {
-    fn lease_acquired(&self) {
+impl Hook for Listener {
+    fn forget(&self, span: &Span) {
         let Some(node) = self.0.upgrade() else { return };
-        node.shards.iter().for_each(|shard| shard.lock().reset());
-        node.unresolved.store(0, Ordering::SeqCst);
+        let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
+        let committed = node.shard(tenant).forget(tenant);
+        node.unresolved.fetch_sub(committed, Ordering::SeqCst);
+    }
+
+    fn is_used(&self, span: &Span) -> bool {
+        let Some(node) = self.0.upgrade() else { return false };
+        let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
+        node.shard(tenant).is_used(tenant)
+    }
+
+    fn message(&self, from: NodeId, bytes: Bytes) {
+        let Some(node) = self.0.upgrade() else { return };
+        if let Some(cluster) = node.cluster() {
+            cluster.message(from, &bytes);
+        }
+    }
+
+    fn removed(&self, range: RangeId) {
+        let Some(node) = self.0.upgrade() else { return };
+        node.distrusted.lock().remove(&range);
+    }
+
+    fn described(&self, range: RangeId) {
+        let Some(node) = self.0.upgrade() else { return };
+        if let Some(cluster) = node.cluster() {
+            cluster.described(range);
+        }
     }
 }
 
@@ -590,9 +710,19 @@ async fn forget_history(node: std::sync::Weak<Node>) {
     }
 }
 
+/// Fails for a transaction whose locks and intents were of another lease.
+fn check_lease(header: &Header, lease: u64) -> Result<(), KvError> {
+    match &header.txn {
+        Some(txn) if txn.lease != 0 && txn.lease != lease => {
+            Err(aborted("the lease of the range moved, and the transaction's locks are gone"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What is left to do for an aborted transaction.
 fn abort_job(txn: TxnKey, entry: &TxnEntry) -> Option<ResolveJob> {
-    (!entry.intents.is_empty()).then(|| ResolveJob::aborted(txn, entry))
+    (!entry.intents.is_empty()).then(|| ResolveJob::aborted(entry.range, txn, entry))
 }
 
 fn command_error(error: CommandError, ordered: bool) -> KvError {
@@ -652,7 +782,7 @@ fn classify(batch: &BatchRequest) -> Class {
                 return if end.commit { Class::Evaluate(WriteKind::Commit) } else { Class::Abort };
             }
             Some(RequestKind::Refresh(_)) | None => {}
-            Some(RequestKind::Increment(_) | RequestKind::ClearRange(_) | RequestKind::DropTenant(_)) => {
+            Some(RequestKind::Increment(_) | RequestKind::ClearRange(_)) => {
                 outside = true;
             }
             Some(_) => writes = true,
@@ -674,13 +804,6 @@ fn is_heavy(batch: &BatchRequest) -> bool {
             .requests
             .iter()
             .any(|request| matches!(request.kind, Some(RequestKind::Scan(_) | RequestKind::DeleteRange(_))))
-}
-
-fn dropped_tenant(batch: &BatchRequest) -> Option<u64> {
-    batch.requests.iter().find_map(|request| match &request.kind {
-        Some(RequestKind::DropTenant(drop)) => Some(drop.tenant_id),
-        _ => None,
-    })
 }
 
 /// Latches, given back when dropped.

@@ -2,7 +2,7 @@
 //!
 //! # What it promises
 //!
-//! * It takes commands only while this node holds the lease of the range, and only those that were
+//! * It takes commands for a range only while this node holds its lease, and only those that were
 //!   evaluated under that very lease.
 //! * A command takes its timestamp and its place in the queue in one step, and commands are applied in
 //!   queue order. So the engine always holds a prefix of the commit order, and a timestamp is *closed*,
@@ -17,20 +17,23 @@
 //! One thread, [`driver`], owns the replicas of the node: it proposes all commands it finds, persists them
 //! with one sync, applies what is committed, and answers. While it syncs the next group gathers.
 //!
-//! # Missing
+//! # Ranges
 //!
-//! There is one range, [`RANGE`], that holds all keys. With several, each has a lease, a queue and commands
-//! in flight of its own; the driver and its one sync are for all of them already.
+//! Every range that is awake here has a clock, a lease and commands in flight of its own; the queue, the
+//! driver and its one sync are for all of them. A range that sleeps takes no memory here:
+//! [`Pipeline::ready`] wakes it.
 
 mod driver;
 mod recovery;
 
-pub use driver::{Status, Transport};
+pub use driver::{NodesStatus, Status, Surveyed, Transport};
 
 use crate::command::{Command, CommandError};
+use bytes::Bytes;
 use driver::Driver;
+use hashbrown::HashMap;
 use kv_api::timestamp::HybridClock;
-use kv_api::{KvError, KvErrorKind, Timestamp};
+use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use replication::{Envelope, MemberChange, Millis, NodeId, RangeId, Sound, Store};
 use std::collections::{BTreeSet, VecDeque};
@@ -40,17 +43,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::{Engine, StorageError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-/// The range that holds all keys.
-pub const RANGE: RangeId = 1;
+/// The range of the cluster's own keys.
+pub const ROOT: RangeId = 1;
 
 /// When the ceiling of the lease is this near it is raised.
 const CEILING_NEAR_NS: u64 = 2_000_000_000;
+/// Pause before it is looked again whether a lease that was just won can be used.
+const SETTLE_PAUSE: Duration = Duration::from_millis(5);
 /// Bytes one permit of the queue stands for.
 const PERMIT_BYTES: usize = 1024;
 /// Most messages from other nodes that wait to be taken in; more are dropped, which Raft puts up with.
 const MAX_INBOX: usize = 1 << 14;
 
-/// Who serves the range, as this node knows.
+/// Who serves a range, as this node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// This node, under the lease with this sequence number.
@@ -64,6 +69,52 @@ struct Queued {
     timestamp: Timestamp,
 }
 
+/// A range that is awake here.
+struct RangeState {
+    /// Its keys.
+    span: Span,
+    clock: HybridClock,
+    held: Option<Held>,
+    /// Timestamps of ordered commands that are not applied yet.
+    in_flight: BTreeSet<Timestamp>,
+    wants_ceiling: bool,
+    /// Whether anything was asked of it since the driver looked.
+    used: bool,
+    /// Batches since they were counted last.
+    batches: u64,
+    standing: watch::Sender<Standing>,
+}
+
+impl RangeState {
+    fn new(span: Span) -> Self {
+        RangeState {
+            span,
+            clock: HybridClock::default(),
+            held: None,
+            in_flight: BTreeSet::new(),
+            wants_ceiling: false,
+            used: true,
+            batches: 0,
+            standing: watch::Sender::new(Standing::Follower(None)),
+        }
+    }
+
+    fn stand(&self, standing: Standing) {
+        self.standing.send_if_modified(|known| std::mem::replace(known, standing) != standing);
+    }
+}
+
+/// Why a range is not served here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// There is no replica of it here.
+    NoReplica,
+    /// Another node holds its lease, if anybody does.
+    Elsewhere(Option<NodeId>),
+    /// The node shuts down.
+    Closing,
+}
+
 /// The lease while it can be used.
 #[derive(Clone, Copy)]
 struct Held {
@@ -74,21 +125,31 @@ struct Held {
 
 /// Something asked of the driver besides commands.
 enum Asked {
-    ChangeMembers(MemberChange, oneshot::Sender<Result<(), KvError>>),
-    TransferLease(NodeId, oneshot::Sender<Result<(), KvError>>),
-    Status(oneshot::Sender<Status>),
+    Covering(Bytes, oneshot::Sender<Option<RangeId>>),
+    Wake(RangeId, oneshot::Sender<Option<watch::Receiver<Standing>>>),
+    ChangeMembers(RangeId, MemberChange, oneshot::Sender<Result<(), KvError>>),
+    TransferLease(RangeId, NodeId, oneshot::Sender<Result<(), KvError>>),
+    Statuses(Vec<RangeId>, oneshot::Sender<Vec<Status>>),
+    Nodes(oneshot::Sender<NodesStatus>),
+    Held(oneshot::Sender<Vec<RangeId>>),
+    Survey(RangeId, usize, oneshot::Sender<Vec<Surveyed>>),
+    /// The last entry applied, of a range whose lease is held here.
+    Applied(RangeId, oneshot::Sender<Option<u64>>),
+    /// To be told when an entry of a range is applied here.
+    Reached(RangeId, u64, oneshot::Sender<bool>),
+    Destroy(RangeId, oneshot::Sender<()>),
+    Send(NodeId, Bytes),
+    Note(Bytes),
     Watch(Vec<NodeId>),
 }
 
 struct State {
-    clock: HybridClock,
-    held: Option<Held>,
+    ranges: HashMap<RangeId, RangeState>,
     queue: VecDeque<Queued>,
-    /// Timestamps of ordered commands that are not applied yet.
-    in_flight: BTreeSet<Timestamp>,
     inbox: Vec<Envelope>,
     asked: Vec<Asked>,
-    wants_ceiling: bool,
+    /// Ranges whose leases need a higher ceiling.
+    ceilings: Vec<RangeId>,
     closing: bool,
 }
 
@@ -98,23 +159,31 @@ struct Shared {
     space: Arc<Semaphore>,
     max_permits: usize,
     started: Instant,
-    standing: watch::Sender<Standing>,
     /// Whether writes wait for space on the disk.
     disk_full: watch::Sender<bool>,
     /// Told once, when the engine failed in a way only a restart mends.
     broken: Notify,
 }
 
-/// What the node does before it serves under a new lease.
-pub trait LeaseHook: Send + Sync {
-    /// Forgets what was in memory under an earlier one.
-    fn lease_acquired(&self);
+/// What the node does when leases come and go, and about messages that are not for the replicas.
+pub trait Hook: Send + Sync {
+    /// Called before the node serves under a new lease and after it lost one: what was in memory about the
+    /// transactions of the range is forgotten.
+    fn forget(&self, span: &Span);
+    /// Whether transactions are open in a range: it must not fall asleep.
+    fn is_used(&self, span: &Span) -> bool;
+    /// A message of another node's [`Hook`]. Must not wait.
+    fn message(&self, from: NodeId, bytes: Bytes);
+    /// There is no replica of a range here any more.
+    fn removed(&self, range: RangeId);
+    /// The members of a range whose lease is held here are others, or its descriptor is.
+    fn described(&self, range: RangeId);
 }
 
 /// The clock, the lease and the queue in front of the Raft log.
 pub struct Pipeline {
     shared: Arc<Shared>,
-    hook: Arc<Mutex<Option<Arc<dyn LeaseHook>>>>,
+    hook: Arc<Mutex<Option<Arc<dyn Hook>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -145,13 +214,11 @@ impl Pipeline {
     ) -> Result<Self, StorageError> {
         let max_permits = (max_queued_bytes / PERMIT_BYTES).max(1);
         let state = State {
-            clock: HybridClock::default(),
-            held: None,
+            ranges: HashMap::new(),
             queue: VecDeque::new(),
-            in_flight: BTreeSet::new(),
             inbox: Vec::new(),
             asked: Vec::new(),
-            wants_ceiling: false,
+            ceilings: Vec::new(),
             closing: false,
         };
         let shared = Arc::new(Shared {
@@ -160,7 +227,6 @@ impl Pipeline {
             space: Arc::new(Semaphore::new(max_permits)),
             max_permits,
             started: Instant::now(),
-            standing: watch::Sender::new(Standing::Follower(None)),
             disk_full: watch::Sender::new(false),
             broken: Notify::new(),
         });
@@ -178,35 +244,101 @@ impl Pipeline {
         Ok(Pipeline { shared, hook, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Sets what is done before the node serves under a new lease.
-    pub fn set_hook(&self, hook: Arc<dyn LeaseHook>) {
+    /// Sets who is told of leases and messages.
+    pub fn set_hook(&self, hook: Arc<dyn Hook>) {
         *self.hook.lock() = Some(hook);
     }
 
-    /// Who serves the range, now and from now on.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
-        self.shared.standing.subscribe()
+    /// Who serves a range, as far as it is known without asking anybody.
+    pub fn standing(&self, range: RangeId) -> Standing {
+        let state = self.shared.state.lock();
+        state.ranges.get(&range).map_or(Standing::Follower(None), |range| *range.standing.borrow())
     }
 
-    /// The sequence number of the lease, for as long as it is this node's.
+    /// The keys of a range that is awake here.
+    pub fn span(&self, range: RangeId) -> Option<Span> {
+        self.shared.state.lock().ranges.get(&range).map(|range| range.span.clone())
+    }
+
+    /// Wakes a range and waits until this node serves it, at most for `patience`.
+    ///
+    /// # Errors
+    /// If it does not come to that.
+    pub async fn ready(&self, range: RangeId, patience: Duration) -> Result<(), Absent> {
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            if self.lease(range).is_ok() {
+                return Ok(());
+            }
+            let woken = self.ask(|answer| Asked::Wake(range, answer)).await.map_err(|_| Absent::Closing)?;
+            let mut standing = woken.ok_or(Absent::NoReplica)?;
+            let settled = standing.wait_for(|standing| *standing != Standing::Follower(None));
+            match tokio::time::timeout_at(deadline, settled).await {
+                Ok(Ok(standing)) => {
+                    if let Standing::Follower(leader) = *standing {
+                        return Err(Absent::Elsewhere(leader));
+                    }
+                }
+                // It fell asleep again.
+                Ok(Err(_)) => {}
+                Err(_) => return Err(Absent::Elsewhere(None)),
+            }
+            if self.lease(range).is_err() {
+                // Without a majority's support for the moment.
+                if tokio::time::Instant::now() >= deadline {
+                    return Err(Absent::Elsewhere(None));
+                }
+                tokio::time::sleep(SETTLE_PAUSE).await;
+            }
+        }
+    }
+
+    /// Whether this node holds the lease of a range whose keys are as `fits` wants them.
+    pub fn serves(&self, range: RangeId, fits: impl FnOnce(&Span) -> bool) -> bool {
+        let mut state = self.shared.state.lock();
+        match self.shared.held(&mut state, range) {
+            Ok((found, _)) => {
+                found.batches += 1;
+                fits(&found.span)
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The range that is awake here and holds a whole span.
+    pub fn awake_for(&self, span: &Span) -> Option<RangeId> {
+        let state = self.shared.state.lock();
+        let holds = |range: &RangeState| range.span.start <= span.start && span.end <= range.span.end;
+        state.ranges.iter().find(|(_, range)| holds(range)).map(|(range, _)| *range)
+    }
+
+    /// The range with a replica here that holds a key.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn covering(&self, key: Bytes) -> Result<Option<RangeId>, KvError> {
+        self.ask(|answer| Asked::Covering(key, answer)).await
+    }
+
+    /// The sequence number of a range's lease, for as long as it is this node's.
     ///
     /// # Errors
     /// [`KvErrorKind::NotLeaseholder`] if it is not.
-    pub fn lease(&self) -> Result<u64, KvError> {
-        let state = self.shared.state.lock();
-        self.shared.held(&state).map(|held| held.sequence)
+    pub fn lease(&self, range: RangeId) -> Result<u64, KvError> {
+        let mut state = self.shared.state.lock();
+        self.shared.held(&mut state, range).map(|(_, held)| held.sequence)
     }
 
-    /// A closed timestamp at or above every commit acknowledged so far.
+    /// A closed timestamp at or above every commit in the range acknowledged so far.
     ///
     /// # Errors
     /// As for [`Pipeline::lease`].
-    pub fn read_timestamp(&self) -> Result<Timestamp, KvError> {
+    pub fn read_timestamp(&self, range: RangeId) -> Result<Timestamp, KvError> {
         let mut state = self.shared.state.lock();
-        self.shared.held(&state)?;
-        match state.in_flight.first() {
+        let (found, _) = self.shared.held(&mut state, range)?;
+        match found.in_flight.first() {
             Some(oldest) => Ok(before(*oldest)),
-            None => self.shared.now(&mut state),
+            None => self.shared.now(&mut state, range),
         }
     }
 
@@ -214,19 +346,18 @@ impl Pipeline {
     ///
     /// # Errors
     /// As for [`Pipeline::lease`].
-    pub fn closed(&self) -> Result<Timestamp, KvError> {
-        let state = self.shared.state.lock();
-        self.shared.held(&state)?;
-        Ok(state.in_flight.first().map_or(state.clock.latest(), |oldest| before(*oldest)))
+    pub fn closed(&self, range: RangeId) -> Result<Timestamp, KvError> {
+        let mut state = self.shared.state.lock();
+        let (found, _) = self.shared.held(&mut state, range)?;
+        Ok(found.in_flight.first().map_or(found.clock.latest(), |oldest| before(*oldest)))
     }
 
-    /// The time by which history is kept. A leaseholder's is that of the timestamps it has handed out, which
-    /// stands still while nobody asks; elsewhere it is the wall clock's.
+    /// The time by which history is kept: the wall clock's, or that of a range whose clock cannot follow it,
+    /// because there is no space on the disk to raise the ceiling of its lease.
     pub fn history_clock(&self) -> Timestamp {
-        match *self.shared.standing.borrow() {
-            Standing::Leaseholder(_) => self.shared.state.lock().clock.latest(),
-            Standing::Follower(_) => Timestamp::new(physical_ns(), 0),
-        }
+        let state = self.shared.state.lock();
+        let behind = state.ranges.values().filter(|range| range.wants_ceiling);
+        behind.map(|range| range.clock.latest()).fold(Timestamp::new(physical_ns(), 0), Timestamp::min)
     }
 
     /// Waits until the queue has room for a command of about `bytes` bytes, which the permit then
@@ -252,15 +383,18 @@ impl Pipeline {
         if state.closing {
             return Err(shutting_down());
         }
-        if self.shared.held(&state)?.sequence != command.lease {
+        let range = command.range;
+        if self.shared.held(&mut state, range)?.1.sequence != command.lease {
             return Err(not_leaseholder());
         }
         if *self.shared.disk_full.borrow() {
             return Err(no_space());
         }
-        let timestamp = if command.ordered { self.shared.now(&mut state)? } else { Timestamp::MIN };
-        if command.ordered {
-            state.in_flight.insert(timestamp);
+        let timestamp = if command.ordered { self.shared.now(&mut state, range)? } else { Timestamp::MIN };
+        if command.ordered
+            && let Some(found) = state.ranges.get_mut(&range)
+        {
+            found.in_flight.insert(timestamp);
         }
         state.queue.push_back(Queued { command, timestamp });
         if state.queue.len() == 1 {
@@ -278,35 +412,129 @@ impl Pipeline {
         self.shared.ready.notify_one();
     }
 
-    /// Changes the members of the range.
+    /// Changes the members of a range.
     ///
     /// # Errors
     /// If this node does not hold the lease, or another change is under way.
-    pub async fn change_members(&self, change: MemberChange) -> Result<(), KvError> {
-        self.ask(|answer| Asked::ChangeMembers(change, answer)).await?
+    pub async fn change_members(&self, range: RangeId, change: MemberChange) -> Result<(), KvError> {
+        self.ask(|answer| Asked::ChangeMembers(range, change, answer)).await?
     }
 
-    /// Hands the lease to another node. The new leaseholder may not be there yet when this returns.
+    /// Hands the lease of a range to another node. The new leaseholder may not be there yet when this
+    /// returns.
     ///
     /// # Errors
     /// If this node does not hold it, or the other cannot take it.
-    pub async fn transfer_lease(&self, to: NodeId) -> Result<(), KvError> {
-        self.ask(|answer| Asked::TransferLease(to, answer)).await?
+    pub async fn transfer_lease(&self, range: RangeId, to: NodeId) -> Result<(), KvError> {
+        self.ask(|answer| Asked::TransferLease(range, to, answer)).await?
     }
 
-    /// How the range and the other nodes are doing.
+    /// How ranges are doing; those that are asleep or not here are left out.
     ///
     /// # Errors
     /// When the node shuts down.
-    pub async fn status(&self) -> Result<Status, KvError> {
-        self.ask(Asked::Status).await
+    pub async fn statuses(&self, ranges: Vec<RangeId>) -> Result<Vec<Status>, KvError> {
+        self.ask(|answer| Asked::Statuses(ranges, answer)).await
     }
 
-    /// Asks the nodes of the cluster for signs of life, so that [`Status::silent`] tells of them.
-    pub fn watch_nodes(&self, nodes: Vec<NodeId>) {
+    /// How a range is doing; `None` if it is asleep or not here.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn status(&self, range: RangeId) -> Result<Option<Status>, KvError> {
+        Ok(self.statuses(vec![range]).await?.pop())
+    }
+
+    /// How the other nodes are doing, and what there is here.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn nodes(&self) -> Result<NodesStatus, KvError> {
+        self.ask(Asked::Nodes).await
+    }
+
+    /// Keeps a range from falling asleep, and says who serves it; `None` if there is no replica here.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn keep_awake(&self, range: RangeId) -> Result<Option<Standing>, KvError> {
+        let standing = self.ask(|answer| Asked::Wake(range, answer)).await?;
+        Ok(standing.map(|standing| *standing.borrow()))
+    }
+
+    /// How many batches were carried out in each range since this was asked last; those without are left
+    /// out.
+    pub fn take_loads(&self) -> HashMap<RangeId, u64> {
         let mut state = self.shared.state.lock();
-        state.asked.push(Asked::Watch(nodes));
-        self.shared.ready.notify_one();
+        let loads =
+            state.ranges.iter_mut().map(|(range, found)| (*range, std::mem::take(&mut found.batches)));
+        loads.filter(|(_, batches)| *batches > 0).collect()
+    }
+
+    /// The ranges whose leases this node holds.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn held_ranges(&self) -> Result<Vec<RangeId>, KvError> {
+        self.ask(Asked::Held).await
+    }
+
+    /// The replicas of this node after one in the order of their ranges, awake or not, at most `limit`.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn survey(&self, after: RangeId, limit: usize) -> Result<Vec<Surveyed>, KvError> {
+        self.ask(|answer| Asked::Survey(after, limit, answer)).await
+    }
+
+    /// A closed timestamp of a range whose lease is held here, and the entry of its log with which all that
+    /// was committed at or below it is applied.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::lease`].
+    pub async fn promise(&self, range: RangeId) -> Result<(Timestamp, u64), KvError> {
+        let timestamp = self.read_timestamp(range)?;
+        let applied = self.ask(|answer| Asked::Applied(range, answer)).await?;
+        Ok((timestamp, applied.ok_or_else(not_leaseholder)?))
+    }
+
+    /// Waits until an entry of a range is applied here; false if there is no replica.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn reached(&self, range: RangeId, index: u64) -> Result<bool, KvError> {
+        self.ask(|answer| Asked::Reached(range, index, answer)).await
+    }
+
+    /// Removes the replica of a range that is no more.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn destroy(&self, range: RangeId) -> Result<(), KvError> {
+        self.ask(|answer| Asked::Destroy(range, answer)).await
+    }
+
+    /// Sends a message to another node's [`Hook`]. It may get lost.
+    pub fn send(&self, to: NodeId, bytes: Bytes) {
+        self.tell(Asked::Send(to, bytes));
+    }
+
+    /// What the other nodes are told with every sign of life.
+    pub fn set_note(&self, note: Bytes) {
+        self.tell(Asked::Note(note));
+    }
+
+    /// Asks the nodes of the cluster for signs of life, so that [`NodesStatus::silent`] tells of them.
+    pub fn watch_nodes(&self, nodes: Vec<NodeId>) {
+        self.tell(Asked::Watch(nodes));
+    }
+
+    fn tell(&self, asked: Asked) {
+        let mut state = self.shared.state.lock();
+        if state.asked.len() < MAX_INBOX {
+            state.asked.push(asked);
+            self.shared.ready.notify_one();
+        }
     }
 
     async fn ask<T>(&self, asked: impl FnOnce(oneshot::Sender<T>) -> Asked) -> Result<T, KvError> {
@@ -377,23 +605,26 @@ impl Shared {
         Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX)
     }
 
-    fn held(&self, state: &State) -> Result<Held, KvError> {
-        match state.held {
-            Some(held) if self.millis() < held.until => Ok(held),
+    fn held<'a>(&self, state: &'a mut State, range: RangeId) -> Result<(&'a mut RangeState, Held), KvError> {
+        let found = state.ranges.get_mut(&range).ok_or_else(not_leaseholder)?;
+        found.used = true;
+        match found.held {
+            Some(held) if self.millis() < held.until => Ok((found, held)),
             _ => Err(not_leaseholder()),
         }
     }
 
-    fn now(&self, state: &mut State) -> Result<Timestamp, KvError> {
-        let ceiling = self.held(state)?.ceiling;
+    fn now(&self, state: &mut State, range: RangeId) -> Result<Timestamp, KvError> {
+        let (found, Held { ceiling, .. }) = self.held(state, range)?;
         let physical = physical_ns();
-        if physical.saturating_add(CEILING_NEAR_NS) >= ceiling.wall_ns && !state.wants_ceiling {
-            state.wants_ceiling = true;
-            self.ready.notify_one();
-        }
         // At the ceiling the clock stands still but for its logical part; a full disk, on which the ceiling
         // cannot be raised, must not stop reads.
-        let now = state.clock.now(physical.min(ceiling.wall_ns.saturating_sub(1)));
+        let now = found.clock.now(physical.min(ceiling.wall_ns.saturating_sub(1)));
+        if physical.saturating_add(CEILING_NEAR_NS) >= ceiling.wall_ns && !found.wants_ceiling {
+            found.wants_ceiling = true;
+            state.ceilings.push(range);
+            self.ready.notify_one();
+        }
         if now < ceiling { Ok(now) } else { Err(not_leaseholder()) }
     }
 }
@@ -405,10 +636,10 @@ impl Drop for Ended {
     fn drop(&mut self) {
         let asked_to = {
             let mut state = self.0.state.lock();
-            state.held = None;
+            // Who waits for a standing sees that there is none to come.
+            state.ranges.clear();
             std::mem::replace(&mut state.closing, true)
         };
-        self.0.standing.send_replace(Standing::Follower(None));
         if !asked_to {
             self.0.broken.notify_one();
         }

@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use kv_api::batch::{Get, KeyValue, RequestKind, Response, Scan};
 use kv_api::wire::MAX_FRAME_LEN;
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, Span, Timestamp};
+use replication::RangeId;
 use storage::mvcc::{self, View};
 
 /// Room a frame needs besides values.
@@ -80,7 +81,7 @@ impl Node {
     ) -> Result<(BatchResponse, bool), KvError> {
         let header = &batch.header;
         let own = self.check_txn(asker, header)?;
-        let timestamp = self.snapshot_timestamp(header.read_timestamp)?;
+        let timestamp = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
         if let Some(RequestKind::Refresh(_)) =
             batch.requests.first().and_then(|request| request.kind.as_ref())
         {
@@ -98,20 +99,20 @@ impl Node {
             });
         }
         let cut = budget.is_spent() && (header.target_bytes == 0 || header.target_bytes > max_scan_bytes);
-        Ok((BatchResponse { responses, read_timestamp: Some(timestamp), commit_timestamp: None }, cut))
+        Ok((BatchResponse { responses, read_timestamp: Some(timestamp), ..BatchResponse::default() }, cut))
     }
 
     fn refresh(&self, asker: Asker, batch: &BatchRequest, from: Timestamp) -> Result<BatchResponse, KvError> {
         if batch.header.fixed_read_timestamp {
             return Err(KvError::new(KvErrorKind::Retry, "the snapshot of the transaction cannot move"));
         }
-        let to = self.pipeline.read_timestamp()?;
+        let to = self.pipeline.read_timestamp(asker.range)?;
         let tracked = self.tracked_spans(asker, &batch.header);
         self.check_unchanged(asker.tenant, batch.header.refresh_spans.iter().chain(&tracked), from, to)?;
         Ok(BatchResponse {
             responses: vec![Response::default()],
             read_timestamp: Some(to),
-            commit_timestamp: None,
+            ..BatchResponse::default()
         })
     }
 
@@ -147,13 +148,13 @@ impl Node {
     /// # Errors
     /// [`KvErrorKind::InvalidRequest`] for a timestamp from the future, [`KvErrorKind::Retry`] for one
     /// from too far back.
-    pub fn snapshot_timestamp(&self, given: Option<Timestamp>) -> Result<Timestamp, KvError> {
+    pub fn snapshot_timestamp(&self, range: RangeId, given: Option<Timestamp>) -> Result<Timestamp, KvError> {
         match given {
-            None => self.pipeline.read_timestamp(),
+            None => self.pipeline.read_timestamp(range),
             Some(given) if given < self.oldest_snapshot() => {
                 Err(KvError::new(KvErrorKind::Retry, "snapshot too old: what it sees is no longer kept"))
             }
-            Some(given) if given <= self.pipeline.closed()? => Ok(given),
+            Some(given) if given <= self.pipeline.closed(range)? => Ok(given),
             Some(_) => {
                 Err(KvError::new(KvErrorKind::InvalidRequest, "the read timestamp lies in the future"))
             }

@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::shard::{TxnEntry, key_after};
 use bytes::Bytes;
 use kv_api::{Span, TenantId, Timestamp};
+use replication::RangeId;
 use std::sync::{Arc, Weak};
 use storage::intent::{CommittedTxn, Intent};
 use storage::{Bounds, Engine, Reader, Space, StorageError, StorageResult, WriteBatch, txn_record};
@@ -26,6 +27,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// A transaction whose intents are to be settled.
 #[derive(Debug)]
 pub struct ResolveJob {
+    range: RangeId,
     txn: TxnKey,
     /// Absent for an aborted transaction.
     committed: Option<Timestamp>,
@@ -34,13 +36,13 @@ pub struct ResolveJob {
 
 impl ResolveJob {
     /// The intents of a transaction that committed.
-    pub fn committed(txn: TxnKey, timestamp: Timestamp, entry: &TxnEntry) -> Self {
-        ResolveJob { txn, committed: Some(timestamp), spans: entry.intents.covering() }
+    pub fn committed(range: RangeId, txn: TxnKey, timestamp: Timestamp, entry: &TxnEntry) -> Self {
+        ResolveJob { range, txn, committed: Some(timestamp), spans: entry.intents.covering() }
     }
 
     /// The intents of a transaction that aborted.
-    pub fn aborted(txn: TxnKey, entry: &TxnEntry) -> Self {
-        ResolveJob { txn, committed: None, spans: entry.intents.covering() }
+    pub fn aborted(range: RangeId, txn: TxnKey, entry: &TxnEntry) -> Self {
+        ResolveJob { range, txn, committed: None, spans: entry.intents.covering() }
     }
 }
 
@@ -59,7 +61,7 @@ pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>
 }
 
 async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), String> {
-    let lease = node.pipeline.lease().map_err(|error| error.to_string())?;
+    let lease = node.pipeline.lease(job.range).map_err(|error| error.to_string())?;
     let committed = job.committed.and_then(|timestamp| {
         let shard = node.shard(job.txn.tenant);
         shard
@@ -77,7 +79,7 @@ async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), String> {
             let latches = node.latch(job.txn.tenant, vec![(latched, Access::Write)]).await;
             let raw = settle_page(&*node.engine, &page.first, &page.last, job.txn.id, committed.as_ref())
                 .map_err(|error| error.to_string())?;
-            submit(node, lease, raw).await?;
+            submit(node, job.range, lease, raw).await?;
             drop(latches);
             start = key_after(&page.last);
         }
@@ -85,16 +87,18 @@ async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), String> {
     if job.committed.is_some() {
         let mut raw = WriteBatch::new();
         txn_record::delete(&mut raw, TenantId(job.txn.tenant), &job.txn.id);
-        submit(node, lease, raw).await?;
+        submit(node, job.range, lease, raw).await?;
     }
     Ok(())
 }
 
-async fn submit(node: &Arc<Node>, lease: u64, raw: WriteBatch) -> Result<(), String> {
+async fn submit(node: &Arc<Node>, range: RangeId, lease: u64, raw: WriteBatch) -> Result<(), String> {
     let _room = node.pipeline.reserve(raw.byte_len()).await.map_err(|error| error.to_string())?;
     let (sender, receiver) = oneshot::channel();
     let command = Command {
+        range,
         effects: Effects { raw, ..Effects::default() },
+        change: None,
         lease,
         ordered: false,
         before_visible: None,
@@ -184,15 +188,31 @@ fn settle_one(
 
 /// The engine writes that settle the next intents of transactions that died with their leaseholder: those
 /// with a record become versions, the others are removed. When no intent is left, those that remove the
-/// records. `None` when nothing is left. Nothing else may be under way in the range.
+/// records. `None` when nothing is left. Nothing else may be under way in the span.
 ///
 /// # Errors
 /// I/O errors and damage.
-pub fn settle_left(reader: &(impl Reader + ?Sized)) -> StorageResult<Option<WriteBatch>> {
-    let records = txn_record::all(reader)?;
+pub fn settle_left(reader: &(impl Reader + ?Sized), span: &Span) -> StorageResult<Option<WriteBatch>> {
+    settle_records(reader, &txn_record::within(reader, &span.start, &span.end)?, span)
+}
+
+/// The same for everything in a store of an earlier version, where records may lie elsewhere.
+///
+/// # Errors
+/// I/O errors and damage.
+pub fn settle_all(reader: &(impl Reader + ?Sized)) -> StorageResult<Option<WriteBatch>> {
+    let all = Span::new(Bytes::new(), Bytes::from_static(&[0xff]));
+    settle_records(reader, &txn_record::all(reader)?, &all)
+}
+
+fn settle_records(
+    reader: &(impl Reader + ?Sized),
+    records: &[(Bytes, CommittedTxn)],
+    span: &Span,
+) -> StorageResult<Option<WriteBatch>> {
     let mut raw = WriteBatch::new();
     let (mut versions, mut removed) = (0_u64, 0_u64);
-    let mut cursor = reader.cursor(Space::Locks, Bounds::all());
+    let mut cursor = reader.cursor(Space::Locks, Bounds::new(&span.start, &span.end));
     cursor.seek_to_first();
     while let Some((key, value)) = cursor.item() {
         let id = Intent::decode_txn(value)?;
@@ -213,7 +233,7 @@ pub fn settle_left(reader: &(impl Reader + ?Sized)) -> StorageResult<Option<Writ
         tracing::info!(versions, removed, "settling intents of earlier leaseholders");
         return Ok(Some(raw));
     }
-    for (key, _) in &records {
+    for (key, _) in records {
         raw.delete(Space::Meta, key);
     }
     Ok((!records.is_empty()).then_some(raw))

@@ -128,7 +128,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         ident::write(&*engine, &identity).map_err(store_error)?;
         identity
     } else {
-        open_or_found(&*engine).map_err(store_error)?
+        open_or_found(&engine).map_err(store_error)?
     };
     let peers = Peers::start(PeersConfig {
         node_id: identity.node_id,
@@ -356,9 +356,6 @@ async fn connect(serving: Serving, stream: TcpStream, peer: SocketAddr) {
             tracing::debug!(%peer, ?caller, "connected");
             match connection::serve(node, caller, stream, shutdown).await {
                 Ok(()) => {}
-                Err(error @ connection::ConnectionError::Elsewhere) => {
-                    tracing::debug!(%peer, ?caller, "{error}")
-                }
                 Err(error) => tracing::warn!(%peer, ?caller, "connection closed: {error}"),
             }
         }

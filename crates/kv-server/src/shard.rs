@@ -1,14 +1,15 @@
 //! Shards: what the node keeps in memory about transactions, latches and locks.
 //!
 //! Each tenant belongs to one shard, and so does everything its transactions contend for; shards only
-//! divide the contention for their mutex. A tenant without transactions takes no memory. Where ranges
-//! will be, each has what a shard has.
+//! divide the contention for their mutex. A tenant without transactions takes no memory. A tenant has one
+//! range; where it will have several, each has what a shard has.
 
 use crate::latch::Latches;
 use crate::lock_table::{LockTable, TxnKey};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
+use replication::RangeId;
 use std::collections::VecDeque;
 use storage::intent::{CommittedTxn, IntentView, TxnId};
 use tokio::sync::oneshot;
@@ -121,6 +122,8 @@ pub enum TxnStatus {
 pub struct TxnEntry {
     /// The connection it came on and dies with.
     pub connection: ConnectionId,
+    /// The range in which it has locks and intents.
+    pub range: RangeId,
     /// Where it stands.
     pub status: TxnStatus,
     /// Where it read when it came to be known; the history it may still read or be checked against is
@@ -196,16 +199,17 @@ pub fn aborted(message: &str) -> KvError {
 }
 
 impl Shard {
-    /// Forgets all transactions and connections: they were of another lease. Latches stay with those who
+    /// Forgets the transactions of a tenant: they were of another lease. Returns how many were committed
+    /// with intents left. Who waits for their locks is told that they ended; latches stay with those who
     /// are evaluating, whose commands will be refused.
-    pub fn reset(&mut self) {
-        crate::metrics::metrics().transactions.sub(i64::try_from(self.txns.len()).unwrap_or(i64::MAX));
-        self.locks.clear();
-        self.connections.clear();
-        self.txns.clear();
-        self.intents.clear();
-        self.ended.clear();
-        self.ended_order.clear();
+    pub fn forget(&mut self, tenant: u64) -> usize {
+        let of_tenant = |txn: &&TxnKey| txn.tenant == tenant;
+        for txn in self.txns.keys().filter(of_tenant).copied().collect::<Vec<_>>() {
+            self.end(txn);
+        }
+        self.ended.retain(|txn| txn.tenant != tenant);
+        self.ended_order.retain(|txn| txn.tenant != tenant);
+        self.intents.remove(&tenant).map_or(0, |intents| intents.committed.len())
     }
 
     /// Notes that a connection is open.
@@ -272,7 +276,7 @@ impl Shard {
     }
 
     /// The entry of a transaction, made if there is none. Call [`Shard::check`] before.
-    pub fn txn_mut(&mut self, txn: TxnKey, connection: ConnectionId) -> &mut TxnEntry {
+    pub fn txn_mut(&mut self, txn: TxnKey, connection: ConnectionId, range: RangeId) -> &mut TxnEntry {
         let connections = &mut self.connections;
         self.txns.entry(txn).or_insert_with(|| {
             crate::metrics::metrics().transactions.inc();
@@ -281,6 +285,7 @@ impl Shard {
             }
             TxnEntry {
                 connection,
+                range,
                 status: TxnStatus::Pending,
                 snapshot: None,
                 intents: IntentSet::default(),
@@ -370,6 +375,11 @@ impl Shard {
         self.txns.values().filter_map(|entry| entry.snapshot).min()
     }
 
+    /// Whether transactions of a tenant are open, or their intents left.
+    pub fn is_used(&self, tenant: u64) -> bool {
+        self.intents.contains_key(&tenant) || self.txns.keys().any(|txn| txn.tenant == tenant)
+    }
+
     /// Whether the shard keeps nothing but the memory of ended transactions.
     pub fn is_idle(&self) -> bool {
         self.latches.is_empty() && self.locks.is_empty() && self.txns.is_empty() && self.intents.is_empty()
@@ -396,12 +406,12 @@ mod tests {
         shard.open_connection(2);
         assert!(shard.check(txn(1), 1, false).is_ok());
         assert!(shard.check(txn(1), 1, true).is_err(), "intents of an earlier incarnation");
-        shard.txn_mut(txn(1), 1);
+        shard.txn_mut(txn(1), 1, 1);
         assert!(shard.check(txn(1), 1, false).is_ok());
         assert!(shard.check(txn(1), 2, false).is_err(), "another connection");
-        shard.txn_mut(txn(1), 1).status = TxnStatus::Committing;
+        shard.txn_mut(txn(1), 1, 1).status = TxnStatus::Committing;
         assert!(shard.check(txn(1), 1, false).is_err());
-        shard.txn_mut(txn(2), 1);
+        shard.txn_mut(txn(2), 1, 1);
         assert_eq!(shard.close_connection(1), [txn(2)], "what commits is not aborted");
         assert!(shard.end(txn(2)).is_some());
         assert!(shard.check(txn(3), 1, false).is_err(), "the connection is gone");
@@ -414,10 +424,10 @@ mod tests {
     fn a_connection_has_room_for_so_many_transactions() {
         let mut shard = Shard::default();
         shard.open_connection(1);
-        shard.txn_mut(txn(1), 1);
-        shard.txn_mut(txn(1), 1);
+        shard.txn_mut(txn(1), 1, 1);
+        shard.txn_mut(txn(1), 1, 1);
         assert!(shard.check_room(txn(2), 1, 2).is_ok());
-        shard.txn_mut(txn(2), 1);
+        shard.txn_mut(txn(2), 1, 1);
         assert!(shard.check_room(txn(3), 1, 2).is_err());
         assert!(shard.check_room(txn(2), 1, 2).is_ok(), "known already");
         shard.end(txn(1));
@@ -439,7 +449,7 @@ mod tests {
     #[test]
     fn intent_owners_are_told_apart() {
         let mut shard = Shard::default();
-        shard.txn_mut(txn(1), 1);
+        shard.txn_mut(txn(1), 1, 1);
         shard.add_intent_txn(2);
         shard.add_intent_txn(2);
         let committed =

@@ -1,7 +1,7 @@
 //! Whether a batch is well-formed and within limits, once it is known whose it is.
 
 use crate::config::Limits;
-use kv_api::batch::{RequestKind, WaitPolicy};
+use kv_api::batch::{RangeConfig, RequestKind, WaitPolicy};
 use kv_api::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
 use kv_api::{BatchRequest, KvError, KvErrorKind, LockStrength};
 
@@ -57,32 +57,42 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         RequestKind::DeleteRange(request) => range(&request.start, &request.end),
         RequestKind::Increment(request) => key(&request.key),
         RequestKind::ClearRange(request) => range(&request.start, &request.end),
+        RequestKind::RangeLookup(request) => key(&request.key),
+        RequestKind::ConfigureTenant(request) => config(&request.config),
         RequestKind::EndTxn(_)
         | RequestKind::Refresh(_)
         | RequestKind::DropTenant(_)
         | RequestKind::Nodes(_)
-        | RequestKind::DrainNode(_) => Ok(()),
+        | RequestKind::DrainNode(_)
+        | RequestKind::CreateTenant(_)
+        | RequestKind::Ranges(_)
+        | RequestKind::CheckReplicas(_) => Ok(()),
     }
 }
 
 /// Which kinds may stand together.
 fn combination(batch: &BatchRequest) -> Result<(), KvError> {
     let kinds = || batch.requests.iter().filter_map(|request| request.kind.as_ref());
-    let outside = kinds()
-        .filter(|kind| {
-            matches!(
-                kind,
-                RequestKind::Increment(_) | RequestKind::ClearRange(_) | RequestKind::DropTenant(_)
-            )
-        })
-        .count();
+    let outside =
+        kinds().filter(|kind| matches!(kind, RequestKind::Increment(_) | RequestKind::ClearRange(_))).count();
     if outside > 0 && outside < batch.requests.len() {
         return Err(invalid("requests outside transactions do not share a batch with others"));
     }
-    let of_the_cluster =
-        kinds().any(|kind| matches!(kind, RequestKind::Nodes(_) | RequestKind::DrainNode(_)));
+    let of_the_cluster = kinds().any(|kind| {
+        matches!(
+            kind,
+            RequestKind::Nodes(_)
+                | RequestKind::DrainNode(_)
+                | RequestKind::RangeLookup(_)
+                | RequestKind::CreateTenant(_)
+                | RequestKind::DropTenant(_)
+                | RequestKind::Ranges(_)
+                | RequestKind::ConfigureTenant(_)
+                | RequestKind::CheckReplicas(_)
+        )
+    });
     if of_the_cluster && (batch.requests.len() > 1 || batch.header.txn.is_some()) {
-        return Err(invalid("a request about nodes stands alone and in no transaction"));
+        return Err(invalid("a request about the cluster stands alone and in no transaction"));
     }
     let ends = kinds().filter(|kind| matches!(kind, RequestKind::EndTxn(_))).count();
     if ends > 0 {
@@ -98,6 +108,25 @@ fn combination(batch: &BatchRequest) -> Result<(), KvError> {
         && (batch.requests.len() > 1 || batch.header.read_timestamp.is_none())
     {
         return Err(invalid("a refresh stands alone and has a read timestamp"));
+    }
+    Ok(())
+}
+
+/// Bounds on how a range can be kept: what replicas read at every look.
+const MAX_REPLICAS: u32 = 7;
+const MAX_PAIRS: usize = 16;
+const MAX_PAIR_LEN: usize = 256;
+
+fn config(config: &RangeConfig) -> Result<(), KvError> {
+    let pairs = || config.constraints.iter().chain(&config.lease_preferences);
+    if config.replicas > MAX_REPLICAS {
+        return Err(invalid(format!("a range has at most {MAX_REPLICAS} replicas")));
+    }
+    if pairs().count() > MAX_PAIRS {
+        return Err(invalid(format!("at most {MAX_PAIRS} constraints and preferences can be given")));
+    }
+    if pairs().any(|pair| !pair.contains('=') || pair.len() > MAX_PAIR_LEN) {
+        return Err(invalid("constraints and preferences are pairs of key=value"));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Commands: what the entries of a log hold.
 
 use crate::message::NodeId;
+use crate::state::RangeDescriptor;
 use bytes::Bytes;
 use kv_api::Timestamp;
 use prost::Message;
@@ -42,6 +43,19 @@ pub struct Origin {
     pub id: u64,
 }
 
+/// Ranges come to be, or the keys of this one change.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RangeChange {
+    /// The range's own descriptor from now on, if it changes. Its generation is higher than before, and its
+    /// keys are among those before.
+    #[prost(message, optional, tag = "1")]
+    pub descriptor: Option<RangeDescriptor>,
+    /// Ranges that come to be on every member of this one: of the keys that it gives up, or of keys that
+    /// belong to no range yet.
+    #[prost(message, repeated, tag = "2")]
+    pub created: Vec<RangeDescriptor>,
+}
+
 /// A command.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Command {
@@ -57,6 +71,13 @@ pub struct Command {
     /// A new lease, or a higher ceiling for the one in force.
     #[prost(message, optional, tag = "4")]
     pub lease: Option<Lease>,
+    /// Ranges that come to be, and what becomes of this one.
+    #[prost(message, optional, tag = "5")]
+    pub change: Option<RangeChange>,
+    /// Who has applied this entry and reads at or below this timestamp sees everything: no later command of
+    /// the range writes there.
+    #[prost(message, optional, tag = "6")]
+    pub closed: Option<Timestamp>,
 }
 
 impl Command {

@@ -29,6 +29,8 @@ pub struct StoreConfig {
     pub chunk_bytes: usize,
     /// Bytes of proposals a group may have under way; more are refused.
     pub max_uncommitted_bytes: u64,
+    /// After how long without use a group leaves memory; 0 is never.
+    pub sleep_after_ms: Millis,
 }
 
 impl StoreConfig {
@@ -42,6 +44,7 @@ impl StoreConfig {
             log_keep_bytes: 8 << 20,
             chunk_bytes: 256 << 10,
             max_uncommitted_bytes: 256 << 20,
+            sleep_after_ms: 60_000,
         }
     }
 

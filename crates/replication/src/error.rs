@@ -37,6 +37,14 @@ pub enum ReplicationError {
         /// Why not.
         reason: String,
     },
+    /// A change of ranges that cannot be made, or not now.
+    #[error("range {range} cannot be changed: {reason}")]
+    Change {
+        /// The range.
+        range: RangeId,
+        /// Why not.
+        reason: String,
+    },
     /// Something that cannot be, unless there is a defect or damage.
     #[error("replication: {0}")]
     Internal(String),

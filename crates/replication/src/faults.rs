@@ -33,11 +33,28 @@ pub enum Bug {
     TruncatedBeyondApplied,
     /// An incomplete replica is forgotten to be incomplete at a restart.
     IncompleteForgotten,
+    /// A replica leaves memory while it supports a leader, and forgets that it does.
+    GuardForgottenAsleep,
+    /// A leader says that it sleeps and keeps its lease.
+    LeaseKeptAsleep,
+    /// A range that comes to be may serve timestamps that were served in it when its keys were another's.
+    NewRangeBelowFloor,
+    /// A snapshot is taken whose keys another replica has.
+    OverlapAccepted,
+    /// A range that comes to be where messages have come for it before begins anew: term, vote and the leader
+    /// it supports are forgotten.
+    SplitVoteForgotten,
+    /// The mark that a range was destroyed is ignored.
+    DestroyedComesBack,
+    /// A follower says that it has applied what waits for space on the disk.
+    AppliedBeforeWritten,
+    /// What is committed before a snapshot arrives is applied over it.
+    AppliedOverSnapshot,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 21] = [
         Bug::NoSync,
         Bug::LeaseNotChecked,
         Bug::SnapshotNotCleared,
@@ -51,6 +68,14 @@ impl Bug {
         Bug::VoteNotPersisted,
         Bug::TruncatedBeyondApplied,
         Bug::IncompleteForgotten,
+        Bug::GuardForgottenAsleep,
+        Bug::LeaseKeptAsleep,
+        Bug::NewRangeBelowFloor,
+        Bug::OverlapAccepted,
+        Bug::SplitVoteForgotten,
+        Bug::DestroyedComesBack,
+        Bug::AppliedBeforeWritten,
+        Bug::AppliedOverSnapshot,
     ];
 }
 

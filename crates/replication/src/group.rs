@@ -1,15 +1,18 @@
 //! One range's replica on this node, in memory.
 
 use crate::Millis;
+use crate::command::RangeChange;
 use crate::config::{ELECTION_TICKS, StoreConfig};
 use crate::error::ReplicationResult;
+use crate::idle::Idle;
 use crate::lease::{counted, quorum_until};
 use crate::liveness::{Liveness, Support};
 use crate::log::Log;
 use crate::message::{NodeId, RangeId};
 use crate::snapshot::{Receiver, Transfer};
 use crate::state::RangeState;
-use raft::{RawNode, StateRole};
+use kv_api::Timestamp;
+use raft::{RawNode, SnapshotStatus, StateRole};
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::BTreeMap;
@@ -30,6 +33,14 @@ pub struct Guard {
     pub support: u64,
 }
 
+/// A proposal under way.
+pub struct Pending {
+    /// The lease it rests on.
+    pub(crate) lease_sequence: u64,
+    /// The ranges that come to be with it.
+    pub(crate) change: Option<Box<RangeChange>>,
+}
+
 /// A replica.
 pub struct Group {
     pub(crate) range: RangeId,
@@ -39,8 +50,8 @@ pub struct Group {
     /// As leader in the present term: the support under which each voter said that it knows the leader.
     pub(crate) confirmed: BTreeMap<NodeId, Support>,
     confirmed_term: u64,
-    /// Proposals under way and the lease each rests on.
-    pub(crate) pending: BTreeMap<u64, u64>,
+    /// Proposals under way.
+    pub(crate) pending: BTreeMap<u64, Pending>,
     /// The term in which a lease was proposed last.
     pub(crate) lease_proposed: u64,
     /// The term in which this node, as leader, gave up serving to hand over.
@@ -61,6 +72,13 @@ pub struct Group {
     election_timeout: usize,
     /// Whether the node is no longer a member and the replica is to be removed.
     pub(crate) removed: bool,
+    /// Up to where everything that will ever be written is written, as far as this process has applied it.
+    pub(crate) closed: Timestamp,
+    pub(crate) idle: Idle,
+    /// As leader: whether it has given up its lease and is about to leave memory.
+    pub(crate) drowsy: bool,
+    /// When it campaigned last because somebody wanted it to.
+    pub(crate) campaigned_at: Option<Millis>,
     /// Whether the state on disk is older than the one here.
     pub(crate) state_changed: bool,
 }
@@ -77,6 +95,7 @@ impl Group {
         state: RangeState,
         rng: &mut StdRng,
         logger: &slog::Logger,
+        now: Millis,
     ) -> ReplicationResult<Self> {
         let log = Log::load(Arc::clone(engine), range, &state)?;
         let mut raft = RawNode::new(&config.raft(state.applied), log, logger)?;
@@ -102,6 +121,10 @@ impl Group {
             election_ticks: 0,
             election_timeout: ELECTION_TICKS,
             removed: false,
+            closed: Timestamp::MIN,
+            idle: Idle::new(config.sleep_after_ms, now),
+            drowsy: false,
+            campaigned_at: None,
             state_changed: false,
         };
         group.draw_timeout(rng);
@@ -121,6 +144,12 @@ impl Group {
     /// Whether this node alone decides.
     pub fn is_sole_voter(&self) -> bool {
         self.state.members.voters == [self.raft.raft.id] && !self.state.members.is_joint()
+    }
+
+    /// Whether the contents are those of one instant.
+    pub fn is_whole(&self) -> bool {
+        let state = &self.state;
+        state.descriptor.is_some() && !state.incomplete && state.applied >= state.whole_at
     }
 
     /// Whether this node votes.
@@ -181,6 +210,13 @@ impl Group {
         let current = self.confirmed_term == self.term();
         let given = liveness.support(node).map(|(support, _)| support);
         current && given.is_some() && self.confirmed.get(&node).copied() == given
+    }
+
+    /// Gives up all snapshots under way.
+    pub fn stop_transfers(&mut self) {
+        for (node, _) in std::mem::take(&mut self.transfers) {
+            self.raft.report_snapshot(node, SnapshotStatus::Failure);
+        }
     }
 
     /// Whether another leader must not be helped now.

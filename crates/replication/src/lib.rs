@@ -48,6 +48,46 @@
 //! commands hold effects, so that applying those the scan overlapped with once more, in order, comes to
 //! the same state; and a replica that has not applied them is not elected.
 //!
+//! # Ranges that come to be
+//!
+//! A range is made by a command in the log of another ([`RangeChange`]): of keys that the other gives up, which
+//! is a split, or of keys that no range has, which is how a tenant comes to be. Every member of the other
+//! range writes the first replica when it applies the entry, in the same batch; the new group has the same
+//! members, and its first lease begins where the ceiling of the other's lease is, because the other may have
+//! served its keys up to there. Whether a change fits is judged again when it is applied, from the state of the
+//! range alone ([`change`]).
+//!
+//! Messages of the new group may come before the entry is applied here. They make an empty replica, which has a
+//! term and may be bound to a leader, but does not vote; the first replica takes over both. Where a replica
+//! with contents was removed before, or is, no first replica is made.
+//!
+//! No two replicas of a node have a key in common ([`index`]). A snapshot with keys of another replica is
+//! refused: that other has not heard that it gave them up, and would one day clear them. It is woken to hear
+//! it, and the snapshot is sent again later.
+//!
+//! [`Store::destroy`] removes a range that the directory has forgotten, without its log; a mark stays, so that
+//! nothing that is still under way brings it back.
+//!
+//! # Sleep
+//!
+//! Most ranges are used by nobody most of the time. A group that has not been used for
+//! [`StoreConfig::sleep_after_ms`] leaves memory; of a replica that sleeps its descriptor remains, in less
+//! than 250 bytes, and no time is spent on it. [`Store::open`] loads no group. A group comes back when somebody
+//! asks for it ([`Store::wake`]), and then campaigns at once, or when a message comes for it ([`idle`]).
+//!
+//! A leader sleeps first. It gives up its lease, and the driver hears [`Event::LeaseLost`]; a tick later it
+//! tells the members and goes. It never leads again in this term, so they are bound to it no longer, and go
+//! too. A follower that has not heard it stays and asks ([`message::LeaderQuery`]), for a leader without
+//! work is silent too: being bound to a leader is a promise on which that leader's lease rests, and is kept in
+//! memory only. So no replica sleeps while it is bound.
+//!
+//! # Reading at followers
+//!
+//! A command can carry a *closed* timestamp: no later command writes at or below it. A replica that has applied
+//! the command serves what is below as the leaseholder would ([`Store::closed`]). To read at the present time
+//! it asks the leaseholder which timestamp and which entry that is, and waits until it has applied the entry
+//! ([`Store::applied`]); that is the driver's business, and [`Store::send_app`] carries it.
+//!
 //! # What it promises
 //!
 //! * An event that says a command was applied is given after the command is durable on a majority.
@@ -57,11 +97,14 @@
 //!   on disk stops the store with an error.
 
 pub mod apply;
+pub mod change;
 pub mod command;
 pub mod config;
 pub mod error;
 pub mod faults;
 pub mod group;
+pub mod idle;
+pub mod index;
 pub mod lease;
 pub mod liveness;
 pub mod log;
@@ -71,13 +114,13 @@ pub mod snapshot;
 pub mod state;
 pub mod store;
 
-pub use command::Lease;
+pub use command::{Lease, RangeChange};
 pub use config::StoreConfig;
 pub use error::{ReplicationError, ReplicationResult};
 pub use faults::{Bug, Faults, Sound};
 pub use lease::LeaseView;
 pub use message::{Envelope, NodeId, RangeId};
-pub use state::RangeDescriptor;
+pub use state::{RangeDescriptor, RangeState};
 pub use store::{Event, GroupStatus, MemberChange, Proposal, Store};
 
 /// Milliseconds of a clock that only goes forward, from an arbitrary beginning.

@@ -18,6 +18,7 @@
 use crate::Millis;
 use crate::faults::{Bug, Faults};
 use crate::message::{Heartbeat, HeartbeatAck, NodeId};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 
 /// How often support is asked for.
@@ -26,6 +27,8 @@ pub const HEARTBEAT_MS: Millis = 300;
 pub const SUPPORT_MS: Millis = 1200;
 /// What is taken off for clocks that go at different rates: five percent.
 pub const RATE_MARGIN: Millis = SUPPORT_MS / 20;
+/// Longest note that goes with a heartbeat, in bytes; longer ones are dropped.
+pub const MAX_NOTE_BYTES: usize = 1 << 10;
 
 /// Support as its receiver counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub struct Support {
     pub generation: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Peer {
     /// When it was asked last.
     asked_at: Option<Millis>,
@@ -50,6 +53,8 @@ struct Peer {
     generation: u64,
     /// When it was last heard of.
     heard_at: Option<Millis>,
+    /// What it last said of itself.
+    note: Bytes,
 }
 
 /// One node's view of its peers.
@@ -79,6 +84,11 @@ impl Liveness {
         }
     }
 
+    /// Whether there is nobody to ask.
+    pub fn is_alone(&self) -> bool {
+        self.peers.is_empty()
+    }
+
     /// The peers to ask now.
     pub fn due(&mut self, now: Millis) -> Vec<NodeId> {
         let due = |peer: &Peer| peer.asked_at.is_none_or(|asked| now.saturating_sub(asked) >= HEARTBEAT_MS);
@@ -99,6 +109,10 @@ impl Liveness {
         peer.promised_epoch = epoch;
         peer.promised_until = Some(now.saturating_add(SUPPORT_MS));
         peer.heard_at = Some(now);
+        if heartbeat.note.len() <= MAX_NOTE_BYTES && peer.note != heartbeat.note {
+            // A copy: the buffer it came in is larger.
+            peer.note = Bytes::copy_from_slice(&heartbeat.note);
+        }
         HeartbeatAck { sent_at: heartbeat.sent_at, epoch }
     }
 
@@ -167,6 +181,11 @@ impl Liveness {
         heard.is_some_and(|heard| now.saturating_sub(heard) <= SUPPORT_MS)
     }
 
+    /// What each peer last said of itself, if it ever did.
+    pub fn notes(&self) -> impl Iterator<Item = (NodeId, &Bytes)> {
+        self.peers.iter().filter(|(_, peer)| !peer.note.is_empty()).map(|(node, peer)| (*node, &peer.note))
+    }
+
     /// For each peer that was ever heard of, how long ago that was.
     pub fn silences(&self, now: Millis) -> impl Iterator<Item = (NodeId, Millis)> {
         self.peers.iter().filter_map(move |(node, peer)| Some((*node, now.saturating_sub(peer.heard_at?))))
@@ -178,14 +197,16 @@ mod tests {
     use super::*;
     use crate::faults::Sound;
 
-    const SENT: Heartbeat = Heartbeat { sent_at: 1000 };
+    fn sent() -> Heartbeat {
+        Heartbeat { sent_at: 1000, ..Heartbeat::default() }
+    }
 
     #[test]
     fn what_is_counted_on_ends_before_what_was_promised() {
         let mut asker = Liveness::new(0, &Sound);
         let mut giver = Liveness::new(0, &Sound);
         // The giver's clock shows something else altogether.
-        let ack = giver.heartbeat(500_000, 1, 7, SENT);
+        let ack = giver.heartbeat(500_000, 1, 7, sent());
         let support = Support { epoch: 3, generation: giver.promise(500_000, 1, 7) };
         assert!(asker.ack(1050, 2, support, ack, 7, &Sound));
         assert_eq!(asker.support(2), Some((support, 1000 + SUPPORT_MS - RATE_MARGIN)));
@@ -196,12 +217,12 @@ mod tests {
     #[test]
     fn support_given_again_is_another() {
         let mut giver = Liveness::new(0, &Sound);
-        giver.heartbeat(0, 1, 7, SENT);
-        giver.heartbeat(SUPPORT_MS, 1, 7, SENT);
+        giver.heartbeat(0, 1, 7, sent());
+        giver.heartbeat(SUPPORT_MS, 1, 7, sent());
         assert_eq!(giver.promise(SUPPORT_MS, 1, 7), 1, "without a gap it is the same");
-        giver.heartbeat(3 * SUPPORT_MS, 1, 7, SENT);
+        giver.heartbeat(3 * SUPPORT_MS, 1, 7, sent());
         assert_eq!(giver.promise(3 * SUPPORT_MS, 1, 7), 2);
-        giver.heartbeat(3 * SUPPORT_MS, 1, 8, SENT);
+        giver.heartbeat(3 * SUPPORT_MS, 1, 8, sent());
         assert_eq!(giver.promise(3 * SUPPORT_MS, 1, 8), 3, "another process");
         assert_eq!(giver.promise(3 * SUPPORT_MS, 1, 7), 0, "the one before is gone");
     }

@@ -45,6 +45,33 @@ fn cost(entry: &eraftpb::Entry) -> usize {
     entry.data.len() + entry.context.len() + ENTRY_OVERHEAD
 }
 
+fn decode(range: RangeId, index: u64, bytes: Option<&[u8]>) -> ReplicationResult<eraftpb::Entry> {
+    let entry = bytes.and_then(|bytes| Entry::decode(bytes).ok()).and_then(|entry| entry.to_raft());
+    entry.filter(|entry| entry.index == index).ok_or_else(|| {
+        let message = format!("entry {index} of the log of range {range} is missing or unreadable");
+        StorageError::corruption(message).into()
+    })
+}
+
+/// The entries after the truncated one.
+fn load_entries(
+    engine: &dyn Engine,
+    range: RangeId,
+    truncated: u64,
+) -> ReplicationResult<Vec<eraftpb::Entry>> {
+    let (low, high) = (log_key(range, truncated.saturating_add(1)), log_key(range, u64::MAX));
+    let mut cursor = engine.cursor(Space::Raft, Bounds::new(&low, &high));
+    let mut entries = Vec::new();
+    cursor.seek_to_first();
+    while let Some((_, value)) = cursor.item() {
+        let index = truncated + 1 + entries.len() as u64;
+        entries.push(decode(range, index, Some(value))?);
+        cursor.next();
+    }
+    cursor.status()?;
+    Ok(entries)
+}
+
 impl Log {
     /// The log of a replica on disk.
     ///
@@ -52,18 +79,8 @@ impl Log {
     /// I/O errors and damage: a gap, or an entry that cannot be read.
     pub fn load(engine: Arc<dyn Engine>, range: RangeId, state: &RangeState) -> ReplicationResult<Self> {
         let mut hard_state = load_hard_state(&*engine, range)?;
-        let mut last = state.truncated;
-        {
-            let (low, high) = (log_key(range, 0), log_key(range, u64::MAX));
-            let mut cursor = engine.cursor(Space::Raft, Bounds::new(&low, &high));
-            cursor.seek_to_last();
-            if let Some((key, _)) = cursor.item()
-                && let Some((_, index)) = key.split_last_chunk::<8>()
-            {
-                last = last.max(u64::from_be_bytes(*index));
-            }
-            cursor.status()?;
-        }
+        let entries = load_entries(&*engine, range, state.truncated)?;
+        let last = state.truncated + entries.len() as u64;
         if last < state.applied {
             let message =
                 format!("the log of range {range} ends at {last}, before what is applied, {}", state.applied);
@@ -86,11 +103,10 @@ impl Log {
             cache_bytes: 0,
             bytes: 0,
         };
-        for index in state.truncated + 1..=last {
-            let entry = log.read_stored(index)?;
+        for entry in entries {
             log.bytes += cost(&entry);
             log.terms.push_back(entry.term);
-            if index > state.applied {
+            if entry.index > state.applied {
                 log.cache_bytes += cost(&entry);
                 log.cache.push_back(entry);
             }
@@ -210,14 +226,8 @@ impl Log {
     }
 
     fn read_stored(&self, index: u64) -> ReplicationResult<eraftpb::Entry> {
-        let damaged = || {
-            let message =
-                format!("entry {index} of the log of range {} is missing or unreadable", self.range);
-            ReplicationError::from(StorageError::corruption(message))
-        };
-        let bytes = self.engine.get(Space::Raft, &log_key(self.range, index))?.ok_or_else(damaged)?;
-        let entry = Entry::decode(&*bytes).ok().and_then(|entry| entry.to_raft()).ok_or_else(damaged)?;
-        if entry.index == index { Ok(entry) } else { Err(damaged()) }
+        let bytes = self.engine.get(Space::Raft, &log_key(self.range, index))?;
+        decode(self.range, index, bytes.as_deref())
     }
 
     fn known_term(&self, index: u64) -> Option<u64> {

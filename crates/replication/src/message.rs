@@ -12,7 +12,7 @@ pub type NodeId = u64;
 pub type RangeId = u64;
 
 /// Version of every message between KV nodes.
-pub const PEER_PROTOCOL_VERSION: u32 = 1;
+pub const PEER_PROTOCOL_VERSION: u32 = 2;
 /// Most entries accepted in one message.
 const MAX_ENTRIES: usize = 1 << 16;
 
@@ -32,7 +32,7 @@ pub struct Envelope {
     #[prost(uint64, tag = "11")]
     pub support: u64,
     /// What it says.
-    #[prost(oneof = "Payload", tags = "4, 5, 6, 7, 8, 9, 10, 12")]
+    #[prost(oneof = "Payload", tags = "4, 5, 6, 7, 8, 9, 10, 12, 13")]
     pub payload: Option<Payload>,
 }
 
@@ -63,14 +63,20 @@ pub enum Payload {
     /// See [`NotMember`].
     #[prost(message, tag = "12")]
     NotMember(NotMember),
+    /// See [`App`].
+    #[prost(message, tag = "13")]
+    App(App),
 }
 
 /// Asks the receiver to support the sender's node.
-#[derive(Clone, Copy, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct Heartbeat {
     /// When it was sent, by the sender's clock.
     #[prost(uint64, tag = "1")]
     pub sent_at: u64,
+    /// What the sender's driver wants its peers to know of the node; means nothing to this crate.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub note: Bytes,
 }
 
 /// Promises support for [`crate::liveness::SUPPORT_MS`] from when the heartbeat arrived.
@@ -104,6 +110,20 @@ pub struct LeaderAnswer {
     /// The term asked about.
     #[prost(uint64, tag = "2")]
     pub term: u64,
+    /// Whether the sender's replica is asleep because nobody uses the range: the receiver's may sleep too.
+    #[prost(bool, tag = "3")]
+    pub asleep: bool,
+    /// If it is asleep: the last entry that no member needs any more, as far as the sender knows.
+    #[prost(uint64, tag = "4")]
+    pub truncated: u64,
+}
+
+/// What the drivers of two stores have to say to each other; means nothing to this crate.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct App {
+    /// What it is.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub bytes: Bytes,
 }
 
 /// Says that the receiver is no member of a range, as of an index of its log.
@@ -205,6 +225,10 @@ pub struct RaftMessage {
     /// See raft-rs.
     #[prost(sint64, tag = "14")]
     pub priority: i64,
+    /// With a vote request: whether somebody uses the range at the sender and waits for a leader. Then it is
+    /// in use at the receiver too.
+    #[prost(bool, tag = "15")]
+    pub wanted: bool,
 }
 
 /// An entry of a Raft log.
@@ -380,6 +404,7 @@ impl RaftMessage {
             reject_hint: message.reject_hint,
             context: message.context.clone(),
             priority: message.priority,
+            wanted: false,
         }
     }
 

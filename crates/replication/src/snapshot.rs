@@ -4,7 +4,9 @@
 //! acknowledged: that is the back-pressure, and nothing is held open in between. So the chunks show the
 //! range at different times, all at or after the snapshot's index. Commands hold effects, the puts and
 //! deletes themselves; the receiver applies those after the index in their order, including the ones it
-//! has seen parts of, and then every key holds what the last command that touched it left, as everywhere.
+//! has seen parts of, and then every key holds what the last command that touched it left, as everywhere. Until
+//! it has applied as much as the sender had when it read the last chunk, what it holds is of no one instant
+//! ([`RangeState::whole_at`]): good enough to go on from, not to be read.
 //!
 //! The receiver's old contents are gone with the first chunk. It marks itself incomplete in the same batch,
 //! and stays so, across restarts, until the last chunk is durable.
@@ -83,7 +85,7 @@ impl Transfer {
         self.state.applied
     }
 
-    /// Reads the next chunk.
+    /// Reads the next chunk from contents in which the entries up to `applied` are applied.
     ///
     /// # Errors
     /// I/O errors and damage.
@@ -91,6 +93,7 @@ impl Transfer {
         &mut self,
         reader: &(impl Reader + ?Sized),
         sequence: u64,
+        applied: u64,
         chunk_bytes: usize,
     ) -> StorageResult<()> {
         let mut puts = WriteBatch::new();
@@ -110,6 +113,7 @@ impl Transfer {
             cursor.status()?;
         }
         let last = self.rest.is_empty();
+        self.state.whole_at = applied;
         let announced = sequence == 0 || last;
         self.chunk = SnapshotChunk {
             range_id: self.range,

@@ -7,6 +7,7 @@
 //! | id, `1` | [`RangeState`]: written in one batch with the effects it tells of |
 //! | id, `2` | [`HardState`]: term, vote and commit index |
 //! | id, `3`, index | [`crate::message::Entry`]: the log |
+//! | id, `4` | nothing: the range was destroyed and never has a replica here again |
 
 use crate::command::Lease;
 use crate::error::{ReplicationError, ReplicationResult};
@@ -21,6 +22,7 @@ pub const FORMAT: u32 = 1;
 const STATE: u8 = 1;
 const HARD_STATE: u8 = 2;
 const LOG: u8 = 3;
+const DESTROYED: u8 = 4;
 
 /// The keys of a range.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -37,6 +39,9 @@ pub struct RangeDescriptor {
     /// Grows whenever the keys change.
     #[prost(uint64, tag = "4")]
     pub generation: u64,
+    /// What the range's users want of it; means nothing to this crate.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub config: Bytes,
 }
 
 /// Where a replica stands.
@@ -69,6 +74,13 @@ pub struct RangeState {
     /// Whether a snapshot has begun to arrive and has not ended.
     #[prost(bool, tag = "9")]
     pub incomplete: bool,
+    /// The keys of the snapshot that is arriving: they are occupied although they do not count yet.
+    #[prost(message, optional, tag = "10")]
+    pub arriving: Option<RangeDescriptor>,
+    /// The contents are those of one instant only when this entry is applied: they came in a snapshot, which was
+    /// read for that long.
+    #[prost(uint64, tag = "11")]
+    pub whole_at: u64,
 }
 
 /// What Raft must not forget.
@@ -83,6 +95,10 @@ pub struct HardState {
     /// The commit index, perhaps not the newest.
     #[prost(uint64, tag = "3")]
     pub commit: u64,
+    /// Whether a replica with contents was removed here. What it acknowledged is forgotten, so only a snapshot
+    /// may make another.
+    #[prost(bool, tag = "4")]
+    pub retired: bool,
 }
 
 fn key(range: RangeId, kind: u8) -> [u8; 9] {
@@ -115,6 +131,19 @@ pub(crate) fn remove(batch: &mut WriteBatch, range: RangeId, hard_state: HardSta
     batch.delete(Space::Raft, &key(range, STATE));
     batch.delete_range(Space::Raft, &key(range, LOG), &key(range, LOG + 1));
     put_hard_state(batch, range, HardState { commit: 0, ..hard_state });
+}
+
+/// Removes a replica for good: in its place lies a mark that no message makes another.
+pub(crate) fn destroy(batch: &mut WriteBatch, range: RangeId) {
+    batch.delete(Space::Raft, &key(range, STATE));
+    batch.delete(Space::Raft, &key(range, HARD_STATE));
+    batch.delete_range(Space::Raft, &key(range, LOG), &key(range, LOG + 1));
+    batch.put(Space::Raft, &key(range, DESTROYED), &[]);
+}
+
+/// Whether a range was destroyed here.
+pub(crate) fn is_destroyed(reader: &(impl Reader + ?Sized), range: RangeId) -> ReplicationResult<bool> {
+    Ok(reader.get(Space::Raft, &key(range, DESTROYED))?.is_some())
 }
 
 fn damaged(range: RangeId, what: &str) -> ReplicationError {

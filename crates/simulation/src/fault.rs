@@ -1,10 +1,22 @@
 //! What can go wrong, as data: a run draws faults by chance, a scenario lists them.
 
 use crate::clock::Micros;
+use crate::layout::Register;
 use crate::network::Weather;
 use replication::NodeId;
 
-/// A node, named by what it is when the fault happens.
+/// A range, named by what it is when the fault happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one that was there first.
+    First,
+    /// The one that came to be last.
+    Newest,
+    /// Any that is there.
+    Any,
+}
+
+/// A node, named by what it is to the range that faults concern when the fault happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// This node.
@@ -141,6 +153,28 @@ pub enum Fault {
         who: Who,
         /// How far the rate is off, in millionths.
         rate_ppm: i64,
+    },
+    /// From now on faults that name leaders, followers and members concern another range. Faults by chance choose
+    /// one each time.
+    Concern(Which),
+    /// The leader is asked to split the range.
+    Split {
+        /// The first register of the new range; any if there is none.
+        at: Option<Register>,
+    },
+    /// The leader is asked to note what users want of the range.
+    Configure,
+    /// The leader of the first range is asked to create one for a tenant.
+    CreateTenant,
+    /// A tenant's range is gone for good; the nodes hear of it one by one.
+    DropTenant {
+        /// After how long they have heard of it, at most.
+        within: Micros,
+    },
+    /// No client begins anything for a while.
+    Silence {
+        /// How long.
+        span: Micros,
     },
     /// The leader is asked to hand over.
     Transfer {

@@ -1,5 +1,8 @@
 //! How the registers lie in the engine, and the commands that change them.
 //!
+//! The registers of the first range are `k0`, `k1` and so on; it can be split before any of them. A tenant
+//! has two, `ta0` and `ta1` for the first one, and a range of its own.
+//!
 //! A register uses every space a range has, so that whatever is forgotten in one shows:
 //!
 //! * in [`Space::Data`] the newest version: its number, one more with each write, and its value;
@@ -9,13 +12,27 @@
 
 use bytes::Bytes;
 use kv_api::Timestamp;
-use storage::key::{decode_data_value, header, history_prefix, inverted_timestamp_bytes, timestamp_bytes};
+use storage::key::{
+    decode_data_value, decode_history_version, header, history_prefix, inverted_timestamp_bytes,
+    timestamp_bytes,
+};
 use storage::{Bounds, Reader, Space, StorageError, StorageResult, WriteBatch, range_spans};
 
-/// First key of the range.
+/// Names a register.
+pub type Register = u8;
+/// Names a tenant.
+pub type Tenant = u8;
+
+/// First key of the first range.
 pub const START: &[u8] = b"k";
-/// First key after the range.
+/// First key after it.
 pub const END: &[u8] = b"l";
+/// How many tenants a run may have.
+pub const TENANTS: Tenant = 12;
+/// How many registers a tenant has.
+const PER_TENANT: Register = 2;
+/// The first register of the first tenant.
+const FIRST_OF_TENANTS: Register = 64;
 /// What every register holds at first.
 pub const INITIAL: u64 = 0;
 /// With every so many versions the history is cut off.
@@ -33,15 +50,38 @@ pub struct Stored {
 }
 
 /// The key of a register.
-pub fn key(register: u8) -> Vec<u8> {
-    vec![b'k', b'0' + register]
+pub fn key(register: Register) -> Vec<u8> {
+    match register.checked_sub(FIRST_OF_TENANTS) {
+        None => vec![b'k', b'0' + register],
+        Some(place) => vec![b't', b'a' + place / PER_TENANT, b'0' + place % PER_TENANT],
+    }
 }
 
-fn lock_key(register: u8, value: u64) -> Vec<u8> {
+/// The first key after everything that belongs to a register.
+pub fn key_after(register: Register) -> Vec<u8> {
+    let mut key = key(register);
+    if let Some(last) = key.last_mut() {
+        *last += 1;
+    }
+    key
+}
+
+/// The registers of a tenant.
+pub fn registers_of(tenant: Tenant) -> impl Iterator<Item = Register> {
+    let first = FIRST_OF_TENANTS + tenant * PER_TENANT;
+    first..first + PER_TENANT
+}
+
+/// The keys of a tenant: the first, and the first after them.
+pub fn span_of(tenant: Tenant) -> (Bytes, Bytes) {
+    (vec![b't', b'a' + tenant].into(), vec![b't', b'a' + tenant + 1].into())
+}
+
+fn lock_key(register: Register, value: u64) -> Vec<u8> {
     [&key(register)[..], b"/", &value.to_be_bytes()].concat()
 }
 
-fn record_key(register: u8, value: u64) -> Vec<u8> {
+fn record_key(register: Register, value: u64) -> Vec<u8> {
     [b"txn/", &lock_key(register, value)[..]].concat()
 }
 
@@ -49,7 +89,7 @@ fn record_key(register: u8, value: u64) -> Vec<u8> {
 ///
 /// # Errors
 /// Damage. A register whose parts do not belong together is damaged too.
-pub fn read(reader: &impl Reader, register: u8) -> StorageResult<Stored> {
+pub fn read(reader: &impl Reader, register: Register) -> StorageResult<Stored> {
     let damaged = || StorageError::corruption(format!("register {register} is unreadable"));
     let stored = match reader.get(Space::Data, &key(register))? {
         None => Stored { timestamp: Timestamp::MIN, version: 0, value: INITIAL },
@@ -67,12 +107,41 @@ pub fn read(reader: &impl Reader, register: u8) -> StorageResult<Stored> {
     Ok(stored)
 }
 
+/// Reads a register as it was at a timestamp: `None` if what it held then is cut off.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_at(reader: &impl Reader, register: Register, at: Timestamp) -> StorageResult<Option<u64>> {
+    let newest = read(reader, register)?;
+    if newest.timestamp <= at {
+        return Ok(Some(newest.value));
+    }
+    let prefix = history_prefix(&key(register));
+    let end = [&prefix[..], &[0xff; 13]].concat();
+    let mut cursor = reader.cursor(Space::History, Bounds::new(&prefix, &end));
+    cursor.seek_to_first();
+    let mut older = 0;
+    while let Some((key, bytes)) = cursor.item() {
+        let version = decode_history_version(key, bytes)?;
+        let value = version.value.and_then(|value| value.try_into().ok()).map(u64::from_be_bytes);
+        let value = value.ok_or_else(|| StorageError::corruption("a version that is none"))?;
+        if version.timestamp <= at {
+            return Ok(Some(value));
+        }
+        older += 1;
+        cursor.next();
+    }
+    cursor.status()?;
+    // Unless some are cut off, there was nothing before the first.
+    Ok((older + 1 == newest.version).then_some(INITIAL))
+}
+
 /// There is exactly one key that names the value, and none that names another.
 fn check_companions(
     reader: &impl Reader,
     space: Space,
     prefix: &[u8],
-    register: u8,
+    register: Register,
     stored: &Stored,
 ) -> StorageResult<()> {
     let start = [prefix, &key(register), b"/"].concat();
@@ -97,7 +166,7 @@ fn check_companions(
 }
 
 /// The command that writes `value` over what is stored.
-pub fn write(register: u8, stored: &Stored, timestamp: Timestamp, value: u64) -> WriteBatch {
+pub fn write(register: Register, stored: &Stored, timestamp: Timestamp, value: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
     let key = key(register);
     let version = stored.version + 1;
@@ -122,13 +191,13 @@ pub fn write(register: u8, stored: &Stored, timestamp: Timestamp, value: u64) ->
     batch
 }
 
-/// Everything a replica has of the range.
+/// Everything a node has of the keys from `start` to before `end`.
 ///
 /// # Errors
 /// I/O errors and damage.
-pub fn contents(reader: &impl Reader) -> StorageResult<Vec<(Space, Bytes, Bytes)>> {
+pub fn contents(reader: &impl Reader, start: &[u8], end: &[u8]) -> StorageResult<Vec<(Space, Bytes, Bytes)>> {
     let mut contents = Vec::new();
-    for (space, start, end) in range_spans(START, END) {
+    for (space, start, end) in range_spans(start, end) {
         let mut cursor = reader.cursor(space, Bounds::new(&start, &end));
         cursor.seek_to_first();
         while let Some((key, value)) = cursor.item() {
@@ -138,4 +207,38 @@ pub fn contents(reader: &impl Reader) -> StorageResult<Vec<(Space, Bytes, Bytes)
         cursor.status()?;
     }
     Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storage::{Engine, MemoryEngine};
+
+    #[test]
+    fn a_register_is_read_as_it_was() {
+        let engine = MemoryEngine::new();
+        let at = |version: u64| Timestamp::new(10 * version, 0);
+        for version in 1..=40 {
+            let stored = read(&engine, 3).expect("read");
+            engine.write(&write(3, &stored, at(version), 100 + version), false).expect("write");
+            assert_eq!(read_at(&engine, 3, at(version)).expect("read"), Some(100 + version));
+            if version == 5 {
+                assert_eq!(read_at(&engine, 3, Timestamp::new(9, 0)).expect("read"), Some(INITIAL));
+                assert_eq!(read_at(&engine, 3, Timestamp::new(39, 0)).expect("read"), Some(103));
+            }
+        }
+        assert_eq!(read_at(&engine, 3, Timestamp::new(9, 0)).expect("read"), None, "cut off");
+        assert_eq!(read_at(&engine, 4, Timestamp::MAX).expect("read"), Some(INITIAL), "another register");
+    }
+
+    #[test]
+    fn every_tenant_has_keys_of_its_own() {
+        for tenant in 0..TENANTS {
+            let (start, end) = span_of(tenant);
+            for register in registers_of(tenant) {
+                assert!(start < key(register) && key_after(register) <= end);
+            }
+        }
+        assert!(span_of(0).1 <= span_of(1).0 && &key(9)[..] < END && END < &span_of(0).0[..]);
+    }
 }

@@ -54,6 +54,7 @@ pub mod record;
 pub mod register;
 pub mod run;
 pub mod scenario;
+pub mod service;
 pub mod trace;
 pub mod watch;
 pub mod world;

@@ -34,6 +34,11 @@ pub fn draw(plan: &Plan, rng: &mut SmallRng) -> Fault {
         }
         Menu::Transfers => Fault::Transfer { to: who(rng) },
         Menu::Members => Fault::ChangeMembers,
+        Menu::Splits => Fault::Split { at: None },
+        Menu::Tenants if rng.random_bool(0.2) => Fault::Configure,
+        Menu::Tenants if rng.random_bool(0.6) => Fault::CreateTenant,
+        Menu::Tenants => Fault::DropTenant { within: rng.random_range(10 * MILLI..8 * SECOND) },
+        Menu::Silence => Fault::Silence { span: rng.random_range(SECOND..6 * SECOND) },
         Menu::SlowEvaluation => Fault::SlowEvaluation {
             delay: rng.random_range(10 * MILLI..4 * SECOND),
             span: rng.random_range(SECOND..5 * SECOND),

@@ -3,9 +3,10 @@
 use crate::clock::{Micros, NodeClock};
 use crate::fault::Loss;
 use crate::planted::Planted;
-use crate::register::{Answer, RANGE, Registers, Request};
-use replication::{Envelope, LeaseView, MemberChange, NodeId, Store};
-use std::collections::VecDeque;
+use crate::register::{Answer, Request};
+use crate::service::{Service, Wish};
+use replication::{Envelope, LeaseView, MemberChange, NodeId, RangeId, Store};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use storage::MemoryEngine;
 
@@ -18,12 +19,18 @@ pub enum Input {
     Tick,
     /// A client asks for something.
     Request(Request),
-    /// A command that was evaluated a while ago is to be proposed.
-    Submit(u64),
+    /// A command of a range that was evaluated a while ago is to be proposed.
+    Submit(RangeId, u64),
     /// Hand over to another leader.
-    Transfer(NodeId),
+    Transfer(RangeId, NodeId),
     /// Change the members.
-    Change(MemberChange),
+    Members(RangeId, MemberChange),
+    /// Change the ranges.
+    Change(RangeId, Wish),
+    /// The directory says that a range is gone for good.
+    Destroy(RangeId),
+    /// Somebody looks after a range.
+    Wake(RangeId),
 }
 
 /// A running process of a node.
@@ -31,7 +38,7 @@ pub struct Process {
     /// The store.
     pub store: Store<Planted>,
     /// The service on it.
-    pub registers: Registers,
+    pub service: Service,
     /// What is still to be done.
     pub inbox: VecDeque<Input>,
     /// Whether it waits for its disk.
@@ -44,6 +51,8 @@ pub struct Process {
     pub outbox: Vec<Envelope>,
     /// What is answered then.
     pub replies: Vec<(Request, Answer)>,
+    /// What is destroyed for good then.
+    pub destroyed: Vec<RangeId>,
 }
 
 impl Process {
@@ -51,13 +60,14 @@ impl Process {
     pub fn new(store: Store<Planted>) -> Self {
         Process {
             store,
-            registers: Registers::default(),
+            service: Service::default(),
             inbox: VecDeque::new(),
             busy: false,
             again: true,
             paused_until: 0,
             outbox: Vec::new(),
             replies: Vec::new(),
+            destroyed: Vec::new(),
         }
     }
 }
@@ -78,8 +88,10 @@ pub struct Node {
     pub slow: (Micros, Micros),
     /// Until when its disk is full.
     pub full_until: Micros,
-    /// Whether a snapshot had begun to arrive and not ended when last seen.
-    pub incomplete: bool,
+    /// The ranges of which a snapshot had begun to arrive and not ended when last seen.
+    pub incomplete: BTreeSet<RangeId>,
+    /// The ranges that it was told are gone, and will never have again.
+    pub destroyed: BTreeSet<RangeId>,
     /// It crashes after it has next persisted something.
     pub doomed: Option<(Loss, Micros)>,
     /// It crashes when a write fails.
@@ -97,24 +109,25 @@ impl Node {
             process: None,
             slow: (0, 0),
             full_until: 0,
-            incomplete: false,
+            incomplete: BTreeSet::new(),
+            destroyed: BTreeSet::new(),
             doomed: None,
             fused: None,
         }
     }
 
-    /// Whether the node would serve at this moment, and until when by its own clock.
-    pub fn holds_lease(&self, now: Micros) -> Option<(u64, u64)> {
+    /// The lease under which the node would serve a range at this moment.
+    pub fn holds_lease(&self, range: RangeId, now: Micros) -> Option<u64> {
         let process = self.process.as_ref()?;
-        match process.store.lease(RANGE, self.clock.millis(now)) {
-            LeaseView::Held { sequence, until, .. } => Some((sequence, until)),
+        match process.store.lease(range, self.clock.millis(now)) {
+            LeaseView::Held { sequence, .. } => Some(sequence),
             LeaseView::Elsewhere { .. } => None,
         }
     }
 
-    /// The term in which the node leads, if it does.
-    pub fn leads(&self) -> Option<u64> {
-        let status = self.process.as_ref()?.store.status(RANGE)?;
+    /// The term in which the node leads a range, if it does.
+    pub fn leads(&self, range: RangeId) -> Option<u64> {
+        let status = self.process.as_ref()?.store.status(range)?;
         status.is_leader.then_some(status.term)
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::clock::{MILLI, Micros, SECOND};
 use crate::fault::Fault;
+use crate::layout::Register;
 use crate::network::Weather;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
-use replication::NodeId;
+use replication::{Millis, NodeId};
 
 /// How many nodes there are; not all are members at first.
 pub const NODES: NodeId = 5;
@@ -39,10 +40,16 @@ pub enum Menu {
     Members,
     /// Commands are proposed late.
     SlowEvaluation,
+    /// Ranges are split.
+    Splits,
+    /// Tenants come and go, and want something else.
+    Tenants,
+    /// Clients fall silent.
+    Silence,
 }
 
 impl Menu {
-    const ALL: [Menu; 12] = [
+    const ALL: [Menu; 15] = [
         Menu::Crashes,
         Menu::Outages,
         Menu::Pauses,
@@ -55,7 +62,18 @@ impl Menu {
         Menu::Transfers,
         Menu::Members,
         Menu::SlowEvaluation,
+        Menu::Splits,
+        Menu::Tenants,
+        Menu::Silence,
     ];
+
+    fn likelihood(self) -> f64 {
+        match self {
+            // They make what the others can happen to.
+            Menu::Splits | Menu::Tenants => 0.7,
+            _ => 0.45,
+        }
+    }
 }
 
 /// The parameters of a run.
@@ -71,8 +89,17 @@ pub struct Plan {
     pub think: (Micros, Micros),
     /// How many of a thousand operations are writes.
     pub writes_per_mille: u32,
-    /// How many keys there are.
-    pub keys: u8,
+    /// How many of a thousand reads are served by followers.
+    pub follows_per_mille: u32,
+    /// How many of a thousand reads are of the past.
+    pub past_per_mille: u32,
+    /// How often, of a thousand times, a client turns to another register: where it is seldom, others are
+    /// left alone for long.
+    pub roams_per_mille: u32,
+    /// How many keys there are in the first range.
+    pub keys: Register,
+    /// See [`replication::StoreConfig::sleep_after_ms`].
+    pub sleep_after_ms: Millis,
     /// See [`replication::StoreConfig::log_keep`].
     pub log_keep: u64,
     /// See [`replication::StoreConfig::chunk_bytes`].
@@ -99,7 +126,8 @@ impl Plan {
             14..18 => vec![1, 2, 3, 4, 5],
             _ => vec![1],
         };
-        let mut menu: Vec<Menu> = Menu::ALL.into_iter().filter(|_| rng.random_bool(0.45)).collect();
+        let mut menu: Vec<Menu> =
+            Menu::ALL.into_iter().filter(|kind| rng.random_bool(kind.likelihood())).collect();
         if menu.is_empty() {
             menu.push(*Menu::ALL.choose(rng).unwrap_or(&Menu::Crashes));
         }
@@ -118,8 +146,12 @@ impl Plan {
             clients: rng.random_range(2..=6),
             think: (MILLI, *[40 * MILLI, 200 * MILLI].choose(rng).unwrap_or(&MILLI)),
             writes_per_mille: *[300, 500, 800].choose(rng).unwrap_or(&500),
-            keys: *[2, 10].choose(rng).unwrap_or(&10),
-            log_keep: *[5, 20, 100].choose(rng).unwrap_or(&20),
+            follows_per_mille: *[0, 200, 500].choose(rng).unwrap_or(&200),
+            past_per_mille: *[0, 100, 300].choose(rng).unwrap_or(&100),
+            roams_per_mille: *[1000, 1000, 100, 20].choose(rng).unwrap_or(&1000),
+            keys: *[2, 6, 10, 10].choose(rng).unwrap_or(&10),
+            sleep_after_ms: *[0, 0, 200, 1_000, 3_000].choose(rng).unwrap_or(&0),
+            log_keep: *[1, 5, 20, 100].choose(rng).unwrap_or(&20),
             chunk_bytes: *[64, 256, 4096].choose(rng).unwrap_or(&256),
             wall_error: *[0, 200_000, 20_000_000, 3_600_000_000].choose(rng).unwrap_or(&0),
             weather,
@@ -139,7 +171,11 @@ impl Plan {
             clients: 5,
             think: (MILLI, 40 * MILLI),
             writes_per_mille: 500,
+            follows_per_mille: 0,
+            past_per_mille: 0,
+            roams_per_mille: 1000,
             keys: 3,
+            sleep_after_ms: 0,
             log_keep: 20,
             chunk_bytes: 256,
             wall_error: 0,

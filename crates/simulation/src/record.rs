@@ -1,6 +1,6 @@
 //! What the clients did and were told: the history that is checked in the end.
 
-use crate::layout::INITIAL;
+use crate::layout::{INITIAL, Register};
 use crate::linear::{Access, History, NEVER, Stamp};
 use crate::register::{Action, Answer, ClientId, OpId};
 
@@ -18,7 +18,7 @@ enum Outcome {
 #[derive(Clone, Debug)]
 struct Op {
     client: ClientId,
-    register: u8,
+    register: Register,
     action: Action,
     began: Stamp,
     ended: Stamp,
@@ -39,7 +39,7 @@ impl Record {
     }
 
     /// A client begins an operation.
-    pub fn begin(&mut self, client: ClientId, register: u8, action: Action) -> OpId {
+    pub fn begin(&mut self, client: ClientId, register: Register, action: Action) -> OpId {
         let began = self.stamp();
         self.ops.push(Op { client, register, action, began, ended: NEVER, outcome: Outcome::Open });
         self.ops.len() - 1
@@ -51,7 +51,7 @@ impl Record {
     /// A description if it contradicts what was known.
     pub fn answer(&mut self, op: OpId, answer: Answer) -> Result<(), String> {
         match answer {
-            Answer::Read(value) => {
+            Answer::Read(_, value) => {
                 let ended = self.stamp();
                 if let Some(op) = self.ops.get_mut(op) {
                     (op.ended, op.outcome) = (ended, Outcome::Done(value));
@@ -59,7 +59,7 @@ impl Record {
                 Ok(())
             }
             Answer::Written => self.applied(op),
-            Answer::NotLeaseholder(_) | Answer::Failed => self.void(op),
+            Answer::NotLeaseholder(_) | Answer::NotHere | Answer::Failed => self.void(op),
             Answer::Unknown => Ok(()),
         }
     }
@@ -95,14 +95,14 @@ impl Record {
         Ok(())
     }
 
-    /// The history of a register.
-    pub fn history(&self, register: u8) -> History {
+    /// The history of a register, but for reads of the past.
+    pub fn history(&self, register: Register) -> History {
         let mut history = History { initial: INITIAL, ..History::default() };
         for (id, op) in self.ops.iter().enumerate().filter(|(_, op)| op.register == register) {
             let access = |value| Access { id, value, began: op.began, ended: op.ended };
             match (op.action, op.outcome) {
-                (_, Outcome::Void) | (Action::Read, Outcome::Open) => {}
-                (Action::Read, Outcome::Done(value)) => history.reads.push(access(value)),
+                (_, Outcome::Void) | (Action::Past, _) | (Action::Read | Action::Follow, Outcome::Open) => {}
+                (Action::Read | Action::Follow, Outcome::Done(value)) => history.reads.push(access(value)),
                 (Action::Write(value), _) => history.writes.push(access(value)),
             }
         }

@@ -2,13 +2,13 @@
 
 use crate::coverage::{Coverage, Kind};
 use crate::plan::Plan;
+use crate::planted::Plant;
 use crate::scenario::scenario;
 use crate::trace::Trace;
 use crate::watch::Violation;
 use crate::world::World;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use replication::Bug;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The bug planted in every node.
-    pub bug: Option<Bug>,
+    pub bug: Option<Plant>,
     /// The bug whose scenario is played; without one the plan is drawn from the seed.
-    pub scenario: Option<Bug>,
+    pub scenario: Option<Plant>,
     /// Whether to keep a trace.
     pub trace: bool,
 }
 
 impl Options {
     /// Runs that look for a bug: by its scenario if it has one, or by chance.
-    pub fn looking_for(bug: Bug) -> Self {
+    pub fn looking_for(bug: Plant) -> Self {
         Options { bug: Some(bug), scenario: Some(bug), trace: false }
     }
 }

@@ -2,16 +2,24 @@
 //! opportunity; the seed still decides the details, and whether it is taken.
 
 use crate::clock::{MILLI, Micros, SECOND};
-use crate::fault::{Direction, Fault, Loss, Who};
+use crate::fault::{Direction, Fault, Loss, Which, Who};
 use crate::network::Weather;
 use crate::plan::Plan;
+use crate::planted::{Plant, ServiceBug};
 use replication::Bug;
 
 /// How often the faults of a scenario come again in one run.
 const ROUNDS: u64 = 4;
 
 /// The scenario for a bug, if it needs one.
-pub fn scenario(bug: Bug) -> Option<Plan> {
+pub fn scenario(bug: Plant) -> Option<Plan> {
+    match bug {
+        Plant::Store(bug) => of_store(bug),
+        Plant::Service(bug) => Some(of_service(bug)),
+    }
+}
+
+fn of_store(bug: Bug) -> Option<Plan> {
     match bug {
         Bug::SupportIgnoredInVote => Some(second_candidate(None)),
         Bug::NoGraceAfterRestart => Some(second_candidate(Some(50 * MILLI))),
@@ -20,7 +28,21 @@ pub fn scenario(bug: Bug) -> Option<Plan> {
         Bug::IncompleteForgotten => Some(snapshot_broken_off()),
         Bug::UnknownLeaderSupported => Some(deposed_leader_returns()),
         Bug::SupportFromArrival => Some(late_answers()),
+        Bug::GuardForgottenAsleep => Some(left_alone_by_the_leader()),
+        Bug::LeaseKeptAsleep => Some(asleep_and_cut_off()),
+        Bug::NewRangeBelowFloor => Some(splits_led_by_others()),
+        Bug::OverlapAccepted => Some(right_before_left()),
+        Bug::SplitVoteForgotten => Some(heard_of_before_it_is_split()),
+        Bug::DestroyedComesBack => Some(destroyed_before_it_is_created()),
         _ => None,
+    }
+}
+
+fn of_service(bug: ServiceBug) -> Plan {
+    match bug {
+        ServiceBug::FollowerServesWithoutWaiting | ServiceBug::PromiseForLatecomers => follower_reads(),
+        ServiceBug::PromiseOverWrites | ServiceBug::ClosedOverWrites => follower_reads_over_slow_writes(),
+        ServiceBug::SplitWhileServing => splits_over_slow_writes(),
     }
 }
 
@@ -101,4 +123,103 @@ fn snapshot_broken_off() -> Plan {
     let plan = Plan::scripted(rounds(7 * SECOND, &faults));
     let plan = Plan { weather: slow, chunk_bytes: 64, log_keep: 50, keys: 10, ..plan };
     Plan { clients: 3, think: (20 * MILLI, 200 * MILLI), writes_per_mille: 800, ..plan }
+}
+
+/// Followers serve most reads, and messages take long.
+fn follower_reads() -> Plan {
+    let storm = Weather { delay: (MILLI, 80 * MILLI), ..Weather::FAIR };
+    let plan = Plan::scripted(rounds(4 * SECOND, &[(3 * SECOND, Fault::Concern(Which::First))]));
+    Plan { weather: storm, keys: 2, clients: 6, follows_per_mille: 800, ..plan }
+}
+
+/// Followers serve most reads while commands are long under way.
+fn follower_reads_over_slow_writes() -> Plan {
+    let slow = Fault::SlowEvaluation { delay: 300 * MILLI, span: 4 * SECOND };
+    let plan = Plan::scripted(rounds(4 * SECOND, &[(2 * SECOND, slow)]));
+    Plan { keys: 4, clients: 6, follows_per_mille: 500, past_per_mille: 400, ..plan }
+}
+
+/// Ranges are split while commands are long under way.
+fn splits_over_slow_writes() -> Plan {
+    let slow = Fault::SlowEvaluation { delay: SECOND, span: 3 * SECOND };
+    let split = |at| (at, Fault::Split { at: None });
+    let faults = [(2 * SECOND, slow), split(2_500 * MILLI), split(3 * SECOND), split(3_500 * MILLI)];
+    Plan { keys: 10, clients: 6, ..Plan::scripted(rounds(3 * SECOND, &faults)) }
+}
+
+/// New ranges are led by nodes whose clocks show something else.
+fn splits_led_by_others() -> Plan {
+    let faults = [
+        (2 * SECOND, Fault::Split { at: None }),
+        (2_200 * MILLI, Fault::Concern(Which::Newest)),
+        (2_800 * MILLI, Fault::Transfer { to: Who::Follower(0) }),
+    ];
+    Plan { keys: 10, wall_error: 20_000_000, ..Plan::scripted(rounds(2 * SECOND, &faults)) }
+}
+
+/// A leader is cut off, and its followers are left alone for longer than they stay in memory by themselves;
+/// then they are asked.
+fn left_alone_by_the_leader() -> Plan {
+    let isolate = Fault::Isolate { side: vec![Who::Leader], direction: Direction::Both, span: 3 * SECOND };
+    seldom_asked(Plan::scripted(rounds(6 * SECOND, &[(3 * SECOND, isolate)])))
+}
+
+/// Nobody asks for anything until the group has fallen asleep; then the leader is cut off, and the others are
+/// asked.
+fn asleep_and_cut_off() -> Plan {
+    let silence = Fault::Silence { span: 800 * MILLI };
+    let isolate = Fault::Isolate { side: vec![Who::Leader], direction: Direction::Both, span: 2 * SECOND };
+    seldom_asked(Plan::scripted(rounds(4 * SECOND, &[(2 * SECOND, silence), (2_600 * MILLI, isolate)])))
+}
+
+/// A plan with few operations at all nodes, whose groups sleep soon.
+fn seldom_asked(plan: Plan) -> Plan {
+    let plan = Plan { sleep_after_ms: 200, keys: 1, clients: 2, follows_per_mille: 900, ..plan };
+    Plan { think: (50 * MILLI, 900 * MILLI), writes_per_mille: 200, ..plan }
+}
+
+/// A node can be reached by the leader of the right half, which is new, and not by that of the left half, so
+/// that it has not heard of the split.
+fn right_before_left() -> Plan {
+    let (left, right, late) = (Who::Node(1), Who::Node(2), Who::Node(3));
+    let isolate = Fault::Isolate { side: vec![late], direction: Direction::Both, span: 2_500 * MILLI };
+    let cut = Fault::CutPair { one: left, other: late, direction: Direction::Both, span: 3_500 * MILLI };
+    let faults = [
+        (2 * SECOND, Fault::Concern(Which::First)),
+        (2_010 * MILLI, Fault::Transfer { to: left }),
+        (2_500 * MILLI, isolate),
+        (3 * SECOND, Fault::Split { at: None }),
+        (3_300 * MILLI, Fault::Concern(Which::Newest)),
+        (3_310 * MILLI, Fault::Transfer { to: right }),
+        (4_500 * MILLI, cut),
+    ];
+    Plan { keys: 10, log_keep: 1000, ..Plan::scripted(rounds(7 * SECOND, &faults)) }
+}
+
+/// A node hears of a new range's leader before it hears of the split; that leader needs its support, for the
+/// other node wants its place.
+fn heard_of_before_it_is_split() -> Plan {
+    let late = Who::Node(3);
+    let isolate = Fault::Isolate { side: vec![late], direction: Direction::Both, span: 3 * SECOND };
+    let cut = Fault::CutPair {
+        one: Who::Node(1),
+        other: Who::Node(2),
+        direction: Direction::Both,
+        span: 4 * SECOND,
+    };
+    let faults = [(2_500 * MILLI, isolate), (2_800 * MILLI, Fault::Split { at: None }), (4 * SECOND, cut)];
+    let plan = Plan { keys: 10, log_keep: 1000, ..Plan::scripted(rounds(7 * SECOND, &faults)) };
+    Plan { clients: 4, think: (20 * MILLI, 200 * MILLI), ..plan }
+}
+
+/// A node is told that a range is gone before it has heard that there is one.
+fn destroyed_before_it_is_created() -> Plan {
+    let isolate =
+        Fault::Isolate { side: vec![Who::Follower(0)], direction: Direction::Both, span: 2_500 * MILLI };
+    let faults = [
+        (2_500 * MILLI, isolate),
+        (3 * SECOND, Fault::CreateTenant),
+        (3_800 * MILLI, Fault::DropTenant { within: 500 * MILLI }),
+    ];
+    Plan { log_keep: 1000, ..Plan::scripted(rounds(5 * SECOND, &faults)) }
 }

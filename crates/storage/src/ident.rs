@@ -6,14 +6,15 @@ use crate::error::{StorageError, StorageResult};
 use crate::key::{TIMESTAMP_LEN, timestamp_bytes, timestamp_from};
 use kv_api::Timestamp;
 
-/// Version of everything this crate writes. Stores of version 1 are read, and are of this version once
-/// [`write()`] has been called; stores of other versions are refused.
+/// Version of everything this crate writes. Stores of earlier versions are read, and are of this version
+/// once they have been brought up to it and [`write()`] has been called; stores of later ones are refused.
 ///
 /// | version | what changed |
 /// |---|---|
 /// | 1 | one node, no replication |
 /// | 2 | node and store id; [`Space::Raft`]; transaction records lie under their tenant's prefix |
-pub const STORE_FORMAT: u32 = 2;
+/// | 3 | a range for each tenant in place of one for all keys; the range directory |
+pub const STORE_FORMAT: u32 = 3;
 
 const IDENT: &[u8] = b"ident";
 const CLOCK: &[u8] = b"clock";
@@ -71,7 +72,7 @@ fn decode(bytes: &[u8]) -> StorageResult<Identity> {
     let format = u32::from_be_bytes(*version);
     let (node_id, store_id, cluster_id) = match format {
         1 => (1, [0; STORE_ID_LEN], rest),
-        STORE_FORMAT => {
+        2 | STORE_FORMAT => {
             let (node_id, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
             let (store_id, rest) = rest.split_first_chunk::<STORE_ID_LEN>().ok_or_else(damaged)?;
             (u64::from_be_bytes(*node_id), *store_id, rest)

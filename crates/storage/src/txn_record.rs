@@ -49,7 +49,28 @@ pub fn delete(batch: &mut WriteBatch, tenant: TenantId, id: &TxnId) {
 /// # Errors
 /// I/O errors and damage.
 pub fn all(reader: &(impl Reader + ?Sized)) -> StorageResult<Vec<(Bytes, CommittedTxn)>> {
-    let mut cursor = reader.cursor(Space::Meta, Bounds::new(PREFIX, PREFIX_END));
+    list(reader, PREFIX, PREFIX_END)
+}
+
+/// The records of tenants whose keys lie from `start` to before `end`.
+///
+/// # Errors
+/// I/O errors and damage.
+pub fn within(
+    reader: &(impl Reader + ?Sized),
+    start: &[u8],
+    end: &[u8],
+) -> StorageResult<Vec<(Bytes, CommittedTxn)>> {
+    let (first, after) = span(start, end);
+    list(reader, &first, &after)
+}
+
+fn list(
+    reader: &(impl Reader + ?Sized),
+    first: &[u8],
+    after: &[u8],
+) -> StorageResult<Vec<(Bytes, CommittedTxn)>> {
+    let mut cursor = reader.cursor(Space::Meta, Bounds::new(first, after));
     cursor.seek_to_first();
     let mut records = Vec::new();
     while let Some((key, value)) = cursor.item() {

@@ -11,6 +11,7 @@ mod drivers;
 mod nodes;
 mod pgbench;
 mod processes;
+mod ranges;
 mod raw;
 mod refusals;
 mod tenants;

@@ -4,13 +4,18 @@
 //! |---|---|
 //! | `directory/name/<name>` | the record |
 //! | `directory/id/<id>` | the name |
+//! | `directory/creating/<id>` | nothing: it may have a range, and has no record yet |
 //! | `directory/dropped/<id>` | nothing: its data is to be removed |
 //! | `directory/last-id` | counter of numbers given out |
 //!
 //! Numbers are eight bytes, big-endian. The record stands under the name because that is what a wake-up
 //! knows: it takes one read.
+//!
+//! A tenant is created only from its note under `creating`, and given up by moving that note to `dropped`:
+//! of a creation that was given up no record can appear later, whatever is still on its way.
 
 use super::{DirectoryError, TenantStore};
+use crate::placement::Placement;
 use crate::record::{TenantRecord, TenantSettings};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,10 +23,12 @@ use kv_api::batch::LockStrength;
 use kv_api::key::prefix_end;
 use kv_api::{KvError, KvErrorKind, Span, TenantId};
 use kv_client::{KvClient, ScanOptions, Txn, TxnOptions};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const NAME: &[u8] = b"directory/name/";
 const ID: &[u8] = b"directory/id/";
+const CREATING: &[u8] = b"directory/creating/";
 const DROPPED: &[u8] = b"directory/dropped/";
 const LAST_ID: &[u8] = b"directory/last-id";
 
@@ -59,6 +66,12 @@ impl KvStore {
         self.begin().get(key, LockStrength::None).await.map_err(failed)
     }
 
+    async fn try_note(&self, id: u64) -> Result<Attempt<()>, DirectoryError> {
+        let txn = self.begin();
+        put(&txn, &id_key(CREATING, id), Bytes::new())?;
+        commit(&txn, ()).await
+    }
+
     async fn try_insert(&self, record: &TenantRecord) -> Result<Attempt<bool>, DirectoryError> {
         let txn = self.begin();
         if let Some(found) =
@@ -68,6 +81,12 @@ impl KvStore {
             // Its own, if an earlier attempt was committed after all.
             return Ok(Attempt::Done(decode(&found)?.id == record.id));
         }
+        let note = id_key(CREATING, record.id);
+        if txn.get(&note, LockStrength::Exclusive).await.map_err(failed)?.is_none() {
+            txn.rollback().await;
+            return Err(DirectoryError::Unavailable("the creation was given up meanwhile".into()));
+        }
+        txn.delete(&note).map_err(failed)?;
         put(&txn, &name_key(&record.name), record.encode().into())?;
         put(&txn, &id_key(ID, record.id), Bytes::copy_from_slice(record.name.as_bytes()))?;
         commit(&txn, true).await
@@ -99,20 +118,28 @@ impl KvStore {
         commit(&txn, Some(record)).await
     }
 
+    /// Gives up the creation of a tenant, if it was being created. Whether there is data to be removed.
+    async fn try_give_up(&self, id: u64) -> Result<Attempt<bool>, DirectoryError> {
+        let txn = self.begin();
+        let (note, dropped) = (id_key(CREATING, id), id_key(DROPPED, id));
+        if txn.get(&note, LockStrength::Exclusive).await.map_err(failed)?.is_none() {
+            let listed = txn.get(&dropped, LockStrength::None).await.map_err(failed)?.is_some();
+            txn.rollback().await;
+            return Ok(Attempt::Done(listed));
+        }
+        txn.delete(&note).map_err(failed)?;
+        put(&txn, &dropped, Bytes::new())?;
+        commit(&txn, true).await
+    }
+
     async fn try_forget(&self, id: u64) -> Result<Attempt<()>, DirectoryError> {
         let txn = self.begin();
         txn.delete(&id_key(DROPPED, id)).map_err(failed)?;
         commit(&txn, ()).await
     }
 
-    async fn scan(
-        &self,
-        start: Bytes,
-        prefix: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, DirectoryError> {
+    async fn scan(&self, mut span: Span, limit: usize) -> Result<Vec<(Bytes, Bytes)>, DirectoryError> {
         let txn = self.begin();
-        let mut span = Span::new(start, prefix_end(prefix).unwrap_or_default());
         let mut rows = Vec::new();
         loop {
             let wanted = limit - rows.len();
@@ -135,6 +162,11 @@ impl TenantStore for KvStore {
             .ok()
             .and_then(|number| number.checked_add(TenantId::FIRST_USER.0 - 1))
             .ok_or_else(|| DirectoryError::Failed("the counter of tenants is damaged".into()))
+    }
+
+    async fn create_range(&self, id: u64) -> Result<(), DirectoryError> {
+        settle(|| self.try_note(id), |(), _| ()).await?;
+        self.kv.create_tenant(TenantId(id)).await.map_err(failed)
     }
 
     async fn insert(&self, record: &TenantRecord) -> Result<bool, DirectoryError> {
@@ -170,19 +202,49 @@ impl TenantStore for KvStore {
             // The first key after `after` itself.
             start.push(0);
         }
-        let rows = self.scan(start.into(), NAME, limit).await?;
+        let rows = self.scan(Span::new(start.into(), end(NAME)), limit).await?;
         rows.iter().map(|(_, value)| decode(value)).collect()
     }
 
-    async fn dropped(&self) -> Result<Vec<u64>, DirectoryError> {
-        let rows = self.scan(Bytes::from_static(DROPPED), DROPPED, usize::MAX).await?;
-        let id = |key: &Bytes| Some(u64::from_be_bytes(key.strip_prefix(DROPPED)?.try_into().ok()?));
-        Ok(rows.iter().filter_map(|(key, _)| id(key)).collect())
+    async fn names(
+        &self,
+        first: u64,
+        last: u64,
+        limit: usize,
+    ) -> Result<BTreeMap<u64, String>, DirectoryError> {
+        let mut after = id_key(ID, last);
+        after.push(0);
+        let rows = self.scan(Span::new(id_key(ID, first).into(), after.into()), limit).await?;
+        let name = |(key, name): &(Bytes, Bytes)| {
+            Some((id_of(ID, key)?, String::from_utf8_lossy(name).into_owned()))
+        };
+        Ok(rows.iter().filter_map(name).collect())
+    }
+
+    async fn unfinished(&self) -> Result<Vec<u64>, DirectoryError> {
+        let mut ids = Vec::new();
+        for kind in [CREATING, DROPPED] {
+            let rows = self.scan(Span::new(Bytes::from_static(kind), end(kind)), usize::MAX).await?;
+            ids.extend(rows.iter().filter_map(|(key, _)| id_of(kind, key)));
+        }
+        Ok(ids)
     }
 
     async fn remove_data(&self, id: u64) -> Result<(), DirectoryError> {
+        // An attempt whose end is not known may have moved the note: the next finds it moved.
+        if !settle(|| self.try_give_up(id), |now, _| now).await? {
+            return Ok(());
+        }
         self.kv.drop_tenant(TenantId(id)).await.map_err(failed)?;
         settle(|| self.try_forget(id), |(), _| ()).await
+    }
+
+    async fn configure(&self, id: u64, placement: &Placement) -> Result<(), DirectoryError> {
+        let configured = self.kv.configure_tenant(TenantId(id), placement.range_config()).await;
+        configured.map_err(|error| match error.kind() {
+            KvErrorKind::InvalidRequest => DirectoryError::Refused(error.message),
+            _ => failed(error),
+        })
     }
 }
 
@@ -234,6 +296,15 @@ fn id_key(kind: &[u8], id: u64) -> Vec<u8> {
     [kind, &id.to_be_bytes()].concat()
 }
 
+fn id_of(kind: &[u8], key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.strip_prefix(kind)?.try_into().ok()?))
+}
+
+/// The first key after all that begin with `kind`.
+fn end(kind: &[u8]) -> Bytes {
+    prefix_end(kind).unwrap_or_default()
+}
+
 fn decode(bytes: &[u8]) -> Result<TenantRecord, DirectoryError> {
     TenantRecord::decode(bytes).map_err(|error| DirectoryError::Failed(error.to_string()))
 }
@@ -245,6 +316,8 @@ fn failed(error: KvError) -> DirectoryError {
         | KvErrorKind::Ambiguous
         | KvErrorKind::Retry
         | KvErrorKind::Aborted
+        | KvErrorKind::NotLeaseholder
+        | KvErrorKind::RangeNotFound
         | KvErrorKind::LockNotAvailable
         | KvErrorKind::Deadlock => DirectoryError::Unavailable(error.message),
         KvErrorKind::DiskFull => DirectoryError::Full(error.message),

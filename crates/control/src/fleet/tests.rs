@@ -172,11 +172,11 @@ fn a_repeated_report_of_no_connections_does_not_begin_the_idle_time_anew() {
 #[test]
 fn a_tenants_own_idle_timeout_holds() {
     let mut fleet = running();
-    let never = TenantSettings { idle_timeout_ms: Some(0), max_connections: None };
+    let never = TenantSettings { idle_timeout_ms: Some(0), ..TenantSettings::default() };
     fleet.updated(&with_settings(7, never));
     fleet.tick(at(10_000_000));
     assert!(!fleet.take_effects().contains(&Effect::Suspend(name(1))));
-    let soon = TenantSettings { idle_timeout_ms: Some(5), max_connections: None };
+    let soon = TenantSettings { idle_timeout_ms: Some(5), ..TenantSettings::default() };
     fleet.updated(&with_settings(7, soon));
     fleet.tick(at(10_000_000));
     assert!(fleet.take_effects().contains(&Effect::Suspend(name(1))));

@@ -57,14 +57,26 @@ impl ApiError {
     }
 }
 
-/// An error of a request about KV nodes.
+impl ApiError {
+    pub fn unknown_range(id: u64) -> Self {
+        let message = format!("there is no range {id}");
+        let hint = "\"dormouse debug ranges\" shows which there are.";
+        Self::new(StatusCode::NOT_FOUND, "unknown_range", message, hint)
+    }
+}
+
+/// An error of a request about KV nodes or ranges.
 impl From<KvError> for ApiError {
     fn from(error: KvError) -> Self {
         let (status, code, hint) = match error.kind() {
             KvErrorKind::InvalidRequest => {
                 (StatusCode::CONFLICT, "refused", "\"dormouse node list\" shows which nodes there are.")
             }
-            KvErrorKind::Unavailable | KvErrorKind::Overloaded | KvErrorKind::Retry => (
+            KvErrorKind::Unavailable
+            | KvErrorKind::Overloaded
+            | KvErrorKind::Retry
+            | KvErrorKind::NotLeaseholder
+            | KvErrorKind::RangeNotFound => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "unavailable",
                 "Are most of the KV nodes running? Try again in a moment.",
@@ -113,6 +125,16 @@ impl From<DirectoryError> for ApiError {
                 StatusCode::BAD_REQUEST,
                 "bad_name",
                 "Names have 1 to 63 of a-z, 0-9 and -, and begin with a letter.",
+            ),
+            DirectoryError::Placement(_) => (
+                StatusCode::BAD_REQUEST,
+                "bad_placement",
+                "GET /api/v1/ lists what can be set, and how it is written.",
+            ),
+            DirectoryError::Refused(_) => (
+                StatusCode::CONFLICT,
+                "refused",
+                "\"dormouse node list\" shows which nodes there are, and where they stand.",
             ),
             DirectoryError::Exists(_) => (
                 StatusCode::CONFLICT,

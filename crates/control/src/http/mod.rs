@@ -7,9 +7,11 @@
 
 mod error;
 mod nodes;
+mod ranges;
 mod tenants;
 
 use crate::kv_nodes::KvNodes;
+use crate::ranges::Ranges;
 use crate::service::Control;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -38,6 +40,7 @@ pub(crate) struct Api {
     /// `addresses.json`; read when an address is needed, since the proxy starts after control.
     pub addresses_file: PathBuf,
     pub kv_nodes: KvNodes,
+    pub ranges: Ranges,
 }
 
 type Shared = State<Arc<Api>>;
@@ -48,6 +51,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/", get(overview))
         .merge(tenants::routes())
         .merge(nodes::routes())
+        .merge(ranges::routes())
         .fallback(async || ApiError::not_found("there is nothing at this path"))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .layer(middleware::from_fn_with_state(Arc::clone(&api), authenticate));
@@ -104,16 +108,21 @@ async fn metrics(State(api): Shared) -> String {
 async fn overview() -> Json<Value> {
     let settings =
         "idle_timeout_ms: 0 is never, null the default; max_connections: null is no limit of its own";
+    let placement = "replicas: 1 to 7; gc_ttl_s: seconds, one minute to 30 days; null is the default; \
+                     constraints, lease_preferences: all KEY=VALUE pairs, [] is none";
     Json(json!({
         "GET /api/v1/tenants": "a page of tenants; query: after (a name), limit",
         "POST /api/v1/tenants": format!("create; body: name, and optionally {settings}"),
         "GET /api/v1/tenants/{name}": "one tenant",
-        "PATCH /api/v1/tenants/{name}": format!("change settings; body: {settings}"),
+        "PATCH /api/v1/tenants/{name}": format!("change settings; body: {settings}; {placement}"),
         "DELETE /api/v1/tenants/{name}": "drop, with all data",
         "POST /api/v1/tenants/{name}/suspend": "put to sleep; body: optionally force: true disconnects clients",
         "POST /api/v1/tenants/{name}/resume": "wake",
         "GET /api/v1/nodes": "KV nodes",
         "POST /api/v1/nodes/{id}/drain": "take lease and replicas from a KV node; body: optionally undo: true",
+        "GET /api/v1/ranges": "a page of ranges; query: after (a start key), tenant (a name), limit",
+        "POST /api/v1/ranges/{id}/check":
+            "compare the replicas of a range; body: optionally start (its start key, to find it at once)",
         "GET /api/v1/sql-nodes": "SQL nodes",
         "GET /api/v1/status": "the whole in few numbers",
     }))

@@ -3,7 +3,7 @@
 use super::error::ApiError;
 use super::{Api, Shared, parse};
 use crate::fleet::TenantStatus;
-use crate::record::{TenantRecord, TenantSettings};
+use crate::record::{SettingsChange, TenantRecord, TenantSettings};
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -43,6 +43,12 @@ struct TenantView {
     owner: String,
     idle_timeout_ms: Option<u64>,
     max_connections: Option<u32>,
+    /// Replicas its ranges are to have; null is the default.
+    replicas: Option<u32>,
+    constraints: Vec<String>,
+    lease_preferences: Vec<String>,
+    /// How long replaced versions are kept, in seconds; null is the default.
+    gc_ttl_s: Option<u64>,
     /// Only from `create`: it holds the only copy of the password.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
@@ -54,6 +60,7 @@ fn view(api: &Api, record: &TenantRecord) -> TenantView {
         TenantStatus::Running { node, connections } => (Some(node.to_string()), *connections),
         _ => (None, 0),
     };
+    let placement = record.settings.placement.clone();
     TenantView {
         id: record.id,
         name: record.name.clone(),
@@ -65,6 +72,10 @@ fn view(api: &Api, record: &TenantRecord) -> TenantView {
         owner: record.owner_role.clone(),
         idle_timeout_ms: record.settings.idle_timeout_ms,
         max_connections: record.settings.max_connections,
+        replicas: placement.replicas,
+        constraints: placement.constraints,
+        lease_preferences: placement.lease_preferences,
+        gc_ttl_s: placement.gc_ttl_s,
         url: None,
     }
 }
@@ -103,9 +114,9 @@ struct CreateRequest {
 
 async fn create(State(api): Shared, body: Bytes) -> Result<impl IntoResponse, ApiError> {
     let CreateRequest { name, idle_timeout_ms, max_connections } = parse(&body)?;
-    let settings = TenantSettings { idle_timeout_ms, max_connections };
+    let settings = TenantSettings { idle_timeout_ms, max_connections, ..TenantSettings::default() };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let created = api.control.directory().create(&name, settings, now.as_secs()).await?;
+    let created = api.control.create(&name, settings, now.as_secs()).await?;
     let url = url(&api.sql_address(), &created.record, &created.password);
     let view = TenantView { url: Some(url), ..view(&api, &created.record) };
     Ok((StatusCode::CREATED, Json(view)))
@@ -127,19 +138,23 @@ async fn set(
     body: Bytes,
 ) -> Result<Json<TenantView>, ApiError> {
     let changes: serde_json::Map<String, Value> = parse(&body)?;
-    let mut settings = api.control.directory().get(&name).await?.settings.clone();
+    let mut change = SettingsChange::default();
     for (field, value) in changes {
         match field.as_str() {
-            "idle_timeout_ms" => settings.idle_timeout_ms = setting(&field, value)?,
-            "max_connections" => settings.max_connections = setting(&field, value)?,
+            "idle_timeout_ms" => change.idle_timeout_ms = Some(setting(&field, value)?),
+            "max_connections" => change.max_connections = Some(setting(&field, value)?),
+            "replicas" => change.replicas = Some(setting(&field, value)?),
+            "constraints" => change.constraints = Some(setting(&field, value)?),
+            "lease_preferences" => change.lease_preferences = Some(setting(&field, value)?),
+            "gc_ttl_s" => change.gc_ttl_s = Some(setting(&field, value)?),
             _ => return Err(ApiError::bad_request(format!("there is no setting \"{field}\""))),
         }
     }
-    Ok(Json(view(&api, &*api.control.set(&name, settings).await?)))
+    Ok(Json(view(&api, &*api.control.set(&name, change).await?)))
 }
 
-/// A setting's new value; null returns it to the cluster's default.
-fn setting<T: DeserializeOwned>(field: &str, value: Value) -> Result<Option<T>, ApiError> {
+/// A setting's new value; where it is an option, null returns it to the cluster's default.
+fn setting<T: DeserializeOwned>(field: &str, value: Value) -> Result<T, ApiError> {
     serde_json::from_value(value).map_err(|error| ApiError::bad_request(format!("{field}: {error}")))
 }
 

@@ -1,11 +1,11 @@
 //! The end of a transaction.
 
 use super::options::{CommitInfo, ReadOptions};
-use super::state::{State, Status};
+use super::state::{State, Status, ended};
 use super::write::{MAX_WRITE_BYTES, MAX_WRITES};
 use super::{Txn, lost};
-use crate::client::{SendError, Sending};
 use crate::metrics::metrics;
+use crate::router::{Place, SendError, Sending};
 use kv_api::batch::{BatchRequest, EndTxn, RequestKind};
 use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult};
 
@@ -21,29 +21,42 @@ impl Txn {
         if self.is_beyond_one_batch() {
             self.flush().await?;
         }
-        let (mut batch, connection) = {
-            let mut state = self.state.lock();
-            state.check_open()?;
-            state.check_settled()?;
-            state.status = Status::Committing;
-            let mut requests = state.buffer.outcome();
-            if requests.is_empty() && !state.has_intents {
-                drop(state);
+        let mut from = Status::Open;
+        let response = loop {
+            let Some((mut batch, place)) = self.begin_commit(from)? else {
                 drop(unfinished);
                 return Ok(CommitInfo { timestamp: None });
+            };
+            match self.send_commit(&mut batch, place.as_ref()).await? {
+                Some(response) => break response,
+                None => self.move_on()?,
             }
-            requests.push(RequestKind::EndTxn(EndTxn { commit: true }).into());
-            let header = state.header(ReadOptions::default(), true, 0);
-            let connection = state.required_connection();
-            // A commit may come to hold locks before it fails.
-            state.known = true;
-            (BatchRequest { header, requests }, connection)
+            from = Status::Committing;
         };
-        let response = self.send_commit(&mut batch, connection).await?;
         let mut state = self.state.lock();
         state.status = Status::Ended;
         state.buffer.clear();
         Ok(CommitInfo { timestamp: response.commit_timestamp })
+    }
+
+    /// The batch that commits, and where it must go; `None` if there is nothing to commit.
+    fn begin_commit(&self, from: Status) -> KvResult<Option<(BatchRequest, Option<Place>)>> {
+        let mut state = self.state.lock();
+        if state.status != from {
+            return Err(ended());
+        }
+        state.check_settled()?;
+        state.status = Status::Committing;
+        let mut requests = state.buffer.outcome();
+        if requests.is_empty() && !state.has_intents {
+            return Ok(None);
+        }
+        requests.push(RequestKind::EndTxn(EndTxn { commit: true }).into());
+        let header = state.header(ReadOptions::default(), true, 0);
+        let place = state.required_place();
+        // A commit may come to hold locks before it fails.
+        state.known = true;
+        Ok(Some((BatchRequest { header, requests }, place)))
     }
 
     fn is_beyond_one_batch(&self) -> bool {
@@ -51,14 +64,16 @@ impl Txn {
         state.buffer.len() > MAX_WRITES || state.buffer.bytes() > MAX_WRITE_BYTES && state.buffer.len() > 1
     }
 
+    /// Sends a commit; `None` if the node that knows the transaction has lost the lease.
     async fn send_commit(
         &self,
         batch: &mut BatchRequest,
-        connection: Option<u64>,
-    ) -> KvResult<BatchResponse> {
+        place: Option<&Place>,
+    ) -> KvResult<Option<BatchResponse>> {
         // Others may wait for this one, so it does not queue behind them.
-        let error = match self.client.send(batch, Sending { connection, waits: false }).await {
-            Ok(sent) => return Ok(sent.response),
+        let error = match self.client.send(batch, Sending { place, ..Sending::default() }).await {
+            Ok(sent) => return Ok(Some(sent.response)),
+            Err(SendError::Moved) => return Ok(None),
             Err(SendError::Kv(error)) => error,
             Err(SendError::OtherConnection) => lost(),
             Err(SendError::Lost) => {
@@ -81,15 +96,15 @@ impl Txn {
     /// the transaction. What the node does not hear of it cleans up by itself when the connection ends;
     /// what it has committed it does not undo.
     fn end_in_background(&self) {
-        let header = {
+        let (header, place) = {
             let mut state = self.state.lock();
             if !state.end() {
                 return;
             }
-            Header { txn: Some(state.meta()), ..Header::default() }
+            (Header { txn: Some(state.meta()), ..Header::default() }, state.place.take())
         };
         let requests = vec![RequestKind::EndTxn(EndTxn { commit: false }).into()];
-        self.client.send_and_forget(BatchRequest { header, requests });
+        self.client.send_and_forget(BatchRequest { header, requests }, place);
     }
 }
 

@@ -16,9 +16,10 @@ mod tests;
 
 pub use options::{CommitInfo, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TxnOptions};
 
-use crate::client::{KvClient, SendError, Sending};
+use crate::client::KvClient;
+use crate::router::{Place, SendError, Sending};
 use kv_api::batch::BatchRequest;
-use kv_api::{BatchResponse, KvError, KvErrorKind, Timestamp};
+use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, Timestamp};
 use parking_lot::Mutex;
 use state::{State, Status};
 
@@ -104,17 +105,39 @@ impl Txn {
     /// Sends a batch by which the node knows, or comes to know, the transaction. All of these go on one
     /// connection.
     async fn send_bound(&self, batch: &mut BatchRequest, waits: bool) -> Result<BatchResponse, SendError> {
-        let connection = {
+        let place = {
             let mut state = self.state.lock();
             state.known = true;
             state.bound_in_flight += 1;
-            state.required_connection()
+            state.required_place()
         };
         // Also when this future is dropped.
         let _in_flight = BoundInFlight(self);
-        let sent = self.client.send(batch, Sending { connection, waits }).await?;
-        self.state.lock().connection = Some(sent.connection);
+        let sent =
+            self.client.send(batch, Sending { place: place.as_ref(), waits, ..Sending::default() }).await?;
+        let mut state = self.state.lock();
+        let elsewhere = |known: &Place| known.connection.number != sent.place.connection.number;
+        if state.place.as_ref().is_some_and(elsewhere) {
+            // The first two batches went out together, and the lease moved in between.
+            return Err(SendError::OtherConnection);
+        }
+        state.place = Some(sent.place);
+        if state.lease == 0 {
+            state.lease = sent.response.lease;
+        }
         Ok(sent.response)
+    }
+
+    /// The node that knows the transaction has lost the lease, and with it the transaction's locks. Goes on
+    /// as one that the new leaseholder does not know, if nothing rests on them.
+    fn move_on(&self) -> KvResult<()> {
+        let mut state = self.state.lock();
+        let validated = self.options.isolation == Isolation::Serializable;
+        if !validated || state.has_intents || state.flushing || state.bound_in_flight > 0 {
+            return Err(moved());
+        }
+        state.become_unknown();
+        Ok(())
     }
 }
 
@@ -134,10 +157,16 @@ fn read_only() -> KvError {
     KvError::new(KvErrorKind::InvalidRequest, "a read-only transaction neither writes nor locks")
 }
 
+fn moved() -> KvError {
+    let message = "the lease moved to another KV node, and the locks of the transaction are lost";
+    KvError::new(KvErrorKind::Aborted, message)
+}
+
 /// An error of a batch that was not committed.
 fn aborted_if_lost(error: SendError) -> KvError {
     match error {
         SendError::Kv(error) => error,
         SendError::Lost | SendError::OtherConnection => lost(),
+        SendError::Moved => moved(),
     }
 }

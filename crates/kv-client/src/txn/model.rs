@@ -1,24 +1,30 @@
-//! A KV node in a few lines: what the coordinator is tested against. It keeps the protocol of `kv-api`
-//! in the simplest way, one batch at a time, and never lets anybody wait.
+//! KV nodes in a few lines: what the coordinator is tested against. They keep the protocol of `kv-api`
+//! in the simplest way, one batch at a time, and never let anybody wait. There are two nodes with one store
+//! behind them, and one range; the lease is with the one or the other.
 
 use crate::client::KvClient;
 use crate::config::Config;
-use crate::connection::State as Link;
-use crate::pending::{End, Pending};
+use crate::connection::{Connection, ConnectionError, Listener};
+use crate::pending::End;
+use crate::router::Router;
 use bytes::{Bytes, BytesMut};
 use kv_api::batch::{
-    BatchRequest, Header, IgnoredSequences, KeyValue, RequestKind, Response, Scan, WaitPolicy,
+    BatchRequest, Header, IgnoredSequences, KeyValue, RangeInfo, ReplicaInfo, RequestKind, Response, Scan,
+    WaitPolicy,
 };
 use kv_api::wire::{ClientFrame, ServerFrame, decode_frame};
 use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
-use tokio::sync::watch;
+use std::sync::{Arc, Weak};
 
 /// The tenant of the tests.
 pub const TENANT: TenantId = TenantId(7);
+/// The nodes. The first holds the lease until it moves.
+pub const NODES: [&str; 2] = ["a:1", "b:1"];
+/// The range.
+const RANGE: u64 = 70;
 
 type Versions = Vec<(u64, Option<Bytes>)>;
 type Writes = Vec<(u32, Option<Bytes>)>;
@@ -33,22 +39,35 @@ pub struct Store {
     ended: HashSet<Bytes>,
     /// Most rows of a page; 0 for no bound.
     pub page_rows: usize,
-    /// Every batch received.
+    /// Every batch received by a node that served it, and which node that was.
     pub received: Vec<BatchRequest>,
+    pub served_by: Vec<&'static str>,
+    /// Times the range was looked up.
+    pub lookups: usize,
+    /// Which node holds the lease.
+    leaseholder: usize,
+    /// Whether a node without the lease says who has it.
+    pub silent_about_leases: bool,
     /// Whether answers are kept back.
     pub hold: bool,
-    held: Vec<ServerFrame>,
+    held: Vec<(Arc<Connection>, ServerFrame)>,
     /// Whether everything is refused as not available.
     pub unavailable: bool,
 }
 
-/// A node and its client.
+/// Two nodes and their client.
 pub struct Model {
     pub client: KvClient,
     pub store: Arc<Mutex<Store>>,
-    link: watch::Sender<Link>,
-    pending: Mutex<Arc<Pending>>,
-    generation: Mutex<u64>,
+    link: Arc<Link>,
+}
+
+/// What lies between the nodes and the client.
+#[derive(Default)]
+struct Link {
+    up: Mutex<bool>,
+    open: Mutex<Vec<Arc<Connection>>>,
+    router: Mutex<Weak<Router>>,
 }
 
 fn retry(message: &str) -> KvError {
@@ -64,8 +83,13 @@ fn covers(span: &Span, key: &Bytes) -> bool {
 }
 
 impl Model {
-    /// Starts a node on the current runtime.
+    /// Starts the nodes on the current runtime.
     pub fn start() -> Arc<Self> {
+        Self::start_near("")
+    }
+
+    /// The same, with a node that reads from any replica prefer.
+    pub fn start_near(near: &str) -> Arc<Self> {
         let tls = {
             let mut roots = rustls::RootCertStore::empty();
             roots.add_parsable_certificates(std::iter::empty::<CertificateDer<'static>>());
@@ -76,56 +100,47 @@ impl Model {
                 .with_root_certificates(roots)
                 .with_no_client_auth()
         };
-        let (link, state) = watch::channel(Link::Connecting);
-        let mut config = Config::new(Vec::new(), Arc::new(tls), TENANT);
+        let mut config = Config::new(vec![NODES[0].to_owned()], Arc::new(tls), TENANT);
         config.connect_timeout = std::time::Duration::from_secs(30);
-        let model = Arc::new(Model {
-            client: KvClient::with_state(config, state, watch::channel(Vec::new()).1),
-            store: Arc::default(),
-            link,
-            pending: Mutex::default(),
-            generation: Mutex::new(0),
-        });
+        config.near = near.to_owned();
+        let (store, link) = (Arc::<Mutex<Store>>::default(), Arc::<Link>::default());
+        let (nodes, dialed) = (store.clone(), link.clone());
+        let router = Router::with_dial(
+            Arc::new(config),
+            Box::new(move |connection, router| {
+                let (nodes, connection, router) = (nodes.clone(), connection.clone(), router.clone());
+                if *dialed.up.lock() {
+                    connection.pending.open();
+                    dialed.open.lock().push(connection.clone());
+                    tokio::spawn(serve(nodes, connection));
+                } else {
+                    tokio::spawn(async move {
+                        router.ended(&connection, &broken());
+                        connection.pending.close(End::Lost);
+                    });
+                }
+                None
+            }),
+        );
+        *link.router.lock() = Arc::downgrade(&router);
+        let model = Arc::new(Model { client: KvClient::with_router(router), store, link });
         model.connect();
         model
     }
 
-    /// Makes a connection.
+    /// Connections can be made.
     pub fn connect(&self) {
-        let pending = Arc::new(Pending::default());
-        *self.pending.lock() = pending.clone();
-        let generation = {
-            let mut generation = self.generation.lock();
-            *generation += 1;
-            *generation
-        };
-        let store = self.store.clone();
-        let serving = pending.clone();
-        tokio::spawn(async move {
-            let mut frames = BytesMut::new();
-            loop {
-                serving.writable.notified().await;
-                let mut taken = BytesMut::new();
-                serving.take_unwritten(&mut taken);
-                frames.extend_from_slice(&taken);
-                while let Some(frame) = decode_frame::<ClientFrame>(&mut frames).unwrap() {
-                    let mut store = store.lock();
-                    let answer = store.answer(frame);
-                    if store.hold {
-                        store.held.push(answer);
-                    } else {
-                        serving.deliver(answer);
-                    }
-                }
-            }
-        });
-        self.link.send_replace(Link::Connected(generation, pending));
+        *self.link.up.lock() = true;
     }
 
-    /// Breaks the connection: the node forgets locks and intents, answers kept back are lost.
+    /// Breaks the connections: the nodes forget locks and intents, answers kept back are lost.
     pub fn disconnect(&self) {
-        self.link.send_replace(Link::Connecting);
-        self.pending.lock().close(End::Lost);
+        *self.link.up.lock() = false;
+        for connection in std::mem::take(&mut *self.link.open.lock()) {
+            let router = self.link.router.lock().clone();
+            router.ended(&connection, &broken());
+            connection.pending.close(End::Lost);
+        }
         let mut store = self.store.lock();
         let open: Vec<Bytes> =
             store.intents.values().map(|(id, _)| id.clone()).chain(store.locks.values().cloned()).collect();
@@ -135,6 +150,14 @@ impl Model {
         store.held.clear();
     }
 
+    /// Gives the lease to the other node. Locks and intents go; the connections stand.
+    pub fn move_lease(&self) {
+        let mut store = self.store.lock();
+        store.leaseholder = 1 - store.leaseholder;
+        store.locks.clear();
+        store.intents.clear();
+    }
+
     /// Lets go of the answers kept back, and of those to come.
     pub fn release(&self) {
         let held = {
@@ -142,8 +165,7 @@ impl Model {
             store.hold = false;
             std::mem::take(&mut store.held)
         };
-        let pending = self.pending.lock().clone();
-        held.into_iter().for_each(|frame| pending.deliver(frame));
+        held.into_iter().for_each(|(connection, frame)| connection.pending.deliver(frame));
     }
 
     /// Waits until `count` batches were received.
@@ -158,19 +180,71 @@ impl Model {
     }
 }
 
+fn broken() -> ConnectionError {
+    ConnectionError::Io(std::io::ErrorKind::ConnectionReset.into())
+}
+
+/// A node's end of a connection.
+async fn serve(store: Arc<Mutex<Store>>, connection: Arc<Connection>) {
+    let mut frames = BytesMut::new();
+    loop {
+        connection.pending.writable.notified().await;
+        let mut taken = BytesMut::new();
+        connection.pending.take_unwritten(&mut taken);
+        frames.extend_from_slice(&taken);
+        while let Some(frame) = decode_frame::<ClientFrame>(&mut frames).unwrap() {
+            let mut store = store.lock();
+            let node = NODES.iter().position(|node| **node == *connection.address).unwrap();
+            let before = store.received.len();
+            let answer = store.answer(node, frame);
+            if store.hold && store.received.len() > before {
+                store.held.push((connection.clone(), answer));
+            } else {
+                connection.pending.deliver(answer);
+            }
+        }
+    }
+}
+
 impl Store {
-    fn answer(&mut self, frame: ClientFrame) -> ServerFrame {
-        self.received.push(frame.batch.clone());
-        let result = if self.unavailable {
-            Err(KvError::new(KvErrorKind::Unavailable, "shutting down"))
-        } else {
-            self.evaluate(&frame.batch)
-        };
-        let (response, error) = match result {
+    fn answer(&mut self, node: usize, frame: ClientFrame) -> ServerFrame {
+        let (response, error) = match self.answer_batch(node, frame.batch) {
             Ok(response) => (Some(response), None),
             Err(error) => (None, Some(error)),
         };
         ServerFrame { id: frame.id, response, error }
+    }
+
+    fn answer_batch(&mut self, node: usize, batch: BatchRequest) -> KvResult<BatchResponse> {
+        if let Some(RequestKind::RangeLookup(_)) = batch.requests[0].kind {
+            self.lookups += 1;
+            return Ok(self.range());
+        }
+        if batch.header.range_id != RANGE {
+            return Err(KvError::range_not_found(batch.header.range_id));
+        }
+        if batch.header.any_replica {
+            assert_eq!(batch.header.txn, None);
+        } else if node != self.leaseholder {
+            let hint = (!self.silent_about_leases).then(|| NODES[self.leaseholder].to_owned());
+            return Err(KvError::not_leaseholder(hint));
+        }
+        self.received.push(batch.clone());
+        self.served_by.push(NODES[node]);
+        if self.unavailable {
+            return Err(KvError::new(KvErrorKind::Unavailable, "shutting down"));
+        }
+        self.evaluate(&batch)
+    }
+
+    fn range(&self) -> BatchResponse {
+        let Span { start, end } = TENANT.span();
+        let replicas =
+            [1, 2].map(|node_id| ReplicaInfo { node_id, address: NODES[node_id as usize - 1].to_owned() });
+        let info =
+            RangeInfo { range_id: RANGE, start, end, replicas: replicas.to_vec(), ..RangeInfo::default() };
+        let response = Response { ranges: vec![info], ..Response::default() };
+        BatchResponse { responses: vec![response], ..BatchResponse::default() }
     }
 
     fn end(&mut self, id: &Bytes) {
@@ -337,10 +411,7 @@ impl Store {
                     self.check_unchanged(header, snapshot)?;
                     response.read_timestamp = Some(Timestamp::new(self.clock, 0));
                 }
-                RequestKind::DeleteRange(_)
-                | RequestKind::DropTenant(_)
-                | RequestKind::Nodes(_)
-                | RequestKind::DrainNode(_) => panic!("not in the model"),
+                _ => panic!("not in the model"),
             }
             response.responses.push(answer);
         }

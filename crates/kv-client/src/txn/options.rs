@@ -24,6 +24,9 @@ pub struct TxnOptions {
     pub isolation: Isolation,
     /// Refuses writes and locks, and remembers nothing of what is read.
     pub read_only: bool,
+    /// Reads come from a replica near by instead of the leaseholder's. They see what was acknowledged before
+    /// the first of them was sent all the same. Has no effect unless the transaction is read-only.
+    pub follower_reads: bool,
     /// Longest wait for a lock in milliseconds; 0 for no limit.
     pub lock_timeout_ms: u32,
     /// Buffered writes before they are flushed, in bytes.
@@ -35,6 +38,7 @@ impl Default for TxnOptions {
         TxnOptions {
             isolation: Isolation::default(),
             read_only: false,
+            follower_reads: false,
             lock_timeout_ms: 0,
             buffer_bytes: DEFAULT_BUFFER_BYTES,
         }

@@ -7,7 +7,7 @@
 use super::options::{Isolation, ReadOptions, ScanOptions, ScanPage};
 use super::state::{Seen, State};
 use super::{TRUSTED_LOCKS, Txn, aborted_if_lost, lost, read_only};
-use crate::client::SendError;
+use crate::router::{SendError, Sending};
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, Get, KeyValue, Refresh, RequestKind, Scan};
 use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, Request, Span};
@@ -170,10 +170,18 @@ impl Txn {
                         self.forget_lost_locks()?;
                         continue;
                     }
+                    Err(SendError::Moved) => {
+                        self.move_on()?;
+                        continue;
+                    }
                     Err(error) => return Err(aborted_if_lost(error)),
                 }
             } else {
-                self.client.resend(&mut batch, false).await?
+                if self.options.read_only && self.options.follower_reads && !validates {
+                    // No replica but the leaseholder knows transactions.
+                    (batch.header.txn, batch.header.any_replica) = (None, true);
+                }
+                self.client.resend(&mut batch, Sending::default()).await?
             };
             let mut state = self.state.lock();
             state.check_open()?;
@@ -188,7 +196,7 @@ impl Txn {
     /// and nothing rests on it yet.
     fn forget_lost_locks(&self) -> KvResult<()> {
         let mut state = self.state.lock();
-        if state.bound_in_flight > 0 || state.connection.is_some() {
+        if state.bound_in_flight > 0 || state.place.is_some() {
             return Err(lost());
         }
         state.become_unknown();

@@ -2,6 +2,7 @@
 
 use super::options::ReadOptions;
 use crate::refresh::RefreshSpans;
+use crate::router::Place;
 use crate::write_buffer::WriteBuffer;
 use bytes::Bytes;
 use kv_api::batch::IgnoredSequences;
@@ -38,10 +39,12 @@ pub struct State {
     pub known: bool,
     /// Whether a flush is under way, or was given up half way: which writes the node has is not known.
     pub flushing: bool,
+    /// The lease under which the node came to know the transaction; 0 until it has said so.
+    pub lease: u64,
     /// Batches under way by which the node knows the transaction.
     pub bound_in_flight: u32,
-    /// The connection that knows the transaction.
-    pub connection: Option<u64>,
+    /// Where the transaction is known.
+    pub place: Option<Place>,
     /// Keys locked, roughly.
     pub locked_keys: usize,
     pub lock_timeout_ms: u32,
@@ -59,6 +62,11 @@ fn new_id() -> Bytes {
     Bytes::copy_from_slice(&id)
 }
 
+/// What who uses a transaction after its end is told.
+pub fn ended() -> KvError {
+    KvError::new(KvErrorKind::Aborted, "the transaction has ended")
+}
+
 impl State {
     /// The state of a transaction that has done nothing.
     pub fn new(lock_timeout_ms: u32) -> Self {
@@ -71,9 +79,10 @@ impl State {
             ignored: Vec::new(),
             has_intents: false,
             known: false,
+            lease: 0,
             flushing: false,
             bound_in_flight: 0,
-            connection: None,
+            place: None,
             locked_keys: 0,
             lock_timeout_ms,
             statement: 0,
@@ -87,9 +96,7 @@ impl State {
     pub fn check_open(&self) -> KvResult<()> {
         match self.status {
             Status::Open => Ok(()),
-            Status::Committing | Status::Ended => {
-                Err(KvError::new(KvErrorKind::Aborted, "the transaction has ended"))
-            }
+            Status::Committing | Status::Ended => Err(ended()),
         }
     }
 
@@ -109,6 +116,7 @@ impl State {
             sequence: self.sequence,
             ignored: self.ignored.clone(),
             has_intents: self.has_intents,
+            lease: self.lease,
         }
     }
 
@@ -122,12 +130,13 @@ impl State {
             wait_policy: options.wait as i32,
             lock_timeout_ms: self.lock_timeout_ms,
             target_bytes,
+            ..Header::default()
         }
     }
 
-    /// The connection that the next batch must go on, if that matters.
-    pub fn required_connection(&self) -> Option<u64> {
-        self.connection.filter(|_| self.known)
+    /// Where the next batch must go, if that matters.
+    pub fn required_place(&self) -> Option<Place> {
+        self.place.clone().filter(|_| self.known)
     }
 
     /// Becomes a transaction that the node never heard of, after it forgot this one and nothing that
@@ -135,7 +144,8 @@ impl State {
     pub fn become_unknown(&mut self) {
         self.id = new_id();
         self.known = false;
-        self.connection = None;
+        self.lease = 0;
+        self.place = None;
     }
 
     /// A number for the next write.

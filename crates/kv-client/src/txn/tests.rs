@@ -388,8 +388,108 @@ async fn losing_the_connection_aborts_who_held_locks_or_intents() {
 }
 
 #[tokio::test]
+async fn a_transaction_with_locks_only_goes_on_when_the_lease_moves() {
+    let model = Model::start();
+    put(&model, "a", "1").await;
+    let [reads, flushes, commits] = [(); 3].map(|()| begin(&model));
+    for (txn, own) in [(&reads, b"r"), (&flushes, b"f"), (&commits, b"c")] {
+        txn.get(own, LockStrength::Exclusive).await.unwrap();
+        txn.get(b"a", LockStrength::None).await.unwrap();
+    }
+    model.move_lease();
+    assert_eq!(reads.get(b"a", LockStrength::Exclusive).await.unwrap(), Some(bytes("1")));
+    reads.commit().await.unwrap();
+    flushes.put(b"b", bytes("1")).unwrap();
+    flushes.flush().await.unwrap();
+    flushes.commit().await.unwrap();
+    commits.put(b"c", bytes("1")).unwrap();
+    commits.commit().await.unwrap();
+    assert_eq!(model.store.lock().newest().len(), 3);
+    assert_eq!(model.store.lock().lookups, 1);
+}
+
+#[tokio::test]
+async fn what_a_transaction_read_is_validated_also_when_its_locks_went_with_the_lease() {
+    let model = Model::start();
+    put(&model, "a", "1").await;
+    let txn = begin(&model);
+    txn.get(b"a", LockStrength::Exclusive).await.unwrap();
+    model.move_lease();
+    put(&model, "a", "2").await;
+    txn.put(b"a", bytes("3")).unwrap();
+    assert_eq!(kind(txn.commit().await), KvErrorKind::Retry);
+    assert_eq!(model.store.lock().newest()[&b"a"[..]], "2");
+}
+
+#[tokio::test]
+async fn a_transaction_that_rests_on_locks_or_intents_aborts_when_the_lease_moves() {
+    let model = Model::start();
+    put(&model, "a", "1").await;
+    let options = TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
+    let (locked, flushed) = (model.client.begin(options), begin(&model));
+    locked.get(b"a", LockStrength::Exclusive).await.unwrap();
+    flushed.put(b"b", bytes("1")).unwrap();
+    flushed.flush().await.unwrap();
+    model.move_lease();
+    put(&model, "a", "2").await;
+    locked.put(b"a", bytes("3")).unwrap();
+    assert_eq!(kind(locked.commit().await), KvErrorKind::Aborted);
+    assert_eq!(kind(flushed.get(b"c", LockStrength::None).await), KvErrorKind::Aborted);
+    assert_eq!(kind(flushed.commit().await), KvErrorKind::Aborted);
+    assert_eq!(model.store.lock().newest()[&b"a"[..]], "2");
+    assert_eq!(model.store.lock().newest().len(), 1);
+}
+
+#[tokio::test]
+async fn first_locking_reads_that_end_on_two_nodes_abort() {
+    let model = Model::start();
+    put(&model, "a", "1").await;
+    let txn = begin(&model);
+    model.store.lock().hold = true;
+    let count = model.store.lock().received.len();
+    let second = async {
+        model.received(count + 1).await;
+        model.move_lease();
+        let second = txn.get(b"b", LockStrength::Exclusive);
+        let (second, ()) = tokio::join!(second, async {
+            model.received(count + 2).await;
+            model.release();
+        });
+        second
+    };
+    let (first, second) = tokio::join!(txn.get(b"a", LockStrength::Exclusive), second);
+    assert!(first.is_err() != second.is_err(), "{first:?} {second:?}");
+    assert_eq!(kind(first.and(second)), KvErrorKind::Aborted);
+}
+
+#[tokio::test]
+async fn the_leaseholder_is_found_also_when_nobody_says_who_it_is() {
+    let model = Model::start();
+    model.store.lock().silent_about_leases = true;
+    for _ in 0..4 {
+        put(&model, "a", "1").await;
+        model.move_lease();
+    }
+    assert_eq!(model.store.lock().served_by, ["a:1", "b:1", "a:1", "b:1"]);
+}
+
+#[tokio::test]
+async fn replicas_answer_reads_of_transactions_that_allow_it() {
+    let model = Model::start_near("b:1");
+    put(&model, "a", "1").await;
+    let options = TxnOptions { read_only: true, follower_reads: true, ..TxnOptions::default() };
+    let txn = model.client.begin(options);
+    assert_eq!(txn.get(b"a", LockStrength::None).await.unwrap(), Some(bytes("1")));
+    put(&model, "a", "2").await;
+    assert_eq!(txn.get(b"a", LockStrength::None).await.unwrap(), Some(bytes("1")), "one snapshot");
+    assert_eq!(kind(txn.get(b"a", LockStrength::Shared).await), KvErrorKind::InvalidRequest);
+    assert_eq!(model.store.lock().served_by, ["a:1", "b:1", "a:1", "b:1"]);
+}
+
+#[tokio::test]
 async fn a_commit_that_was_not_written_yet_is_sent_on_the_next_connection() {
     let model = Model::start();
+    put(&model, "b", "1").await;
     let txn = begin(&model);
     txn.put(b"a", bytes("1")).unwrap();
     // The model's task does not run between the two.
@@ -398,7 +498,7 @@ async fn a_commit_that_was_not_written_yet_is_sent_on_the_next_connection() {
         model.connect();
     });
     assert!(committed.unwrap().timestamp.is_some());
-    assert_eq!(model.store.lock().received.len(), 1);
+    assert_eq!(model.store.lock().received.len(), 2);
 }
 
 #[tokio::test]

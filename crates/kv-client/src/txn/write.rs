@@ -3,6 +3,7 @@
 use super::options::ReadOptions;
 use super::{Txn, aborted_if_lost, read_only};
 use crate::metrics::metrics;
+use crate::router::SendError;
 use crate::write_buffer::Write;
 use bytes::Bytes;
 use kv_api::batch::BatchRequest;
@@ -92,6 +93,11 @@ impl Txn {
             let result = self.send_bound(&mut batch, true).await;
             let mut state = self.state.lock();
             state.flushing = false;
+            if let Err(SendError::Moved) = result {
+                drop(state);
+                self.move_on()?;
+                continue;
+            }
             result.map_err(aborted_if_lost)?;
             state.has_intents = true;
             state.flushes = state.flushes.wrapping_add(1);

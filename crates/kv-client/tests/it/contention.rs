@@ -34,7 +34,7 @@ async fn transfer(client: &KvClient, step: usize, options: TxnOptions, lock: Loc
 
 async fn bank(options: TxnOptions, lock: LockStrength) {
     let cluster = Cluster::start().await;
-    let client = cluster.client(2);
+    let client = cluster.client(2).await;
     client
         .run(|txn| async move {
             (0..5).try_for_each(|number| {
@@ -96,7 +96,7 @@ async fn money_is_neither_made_nor_lost_under_read_committed_with_locks() {
 #[tokio::test]
 async fn of_two_transactions_that_skew_one_must_start_over() {
     let cluster = Cluster::start().await;
-    let client = cluster.client(2);
+    let client = cluster.client(2).await;
     let (one, two) = (client.begin(TxnOptions::default()), client.begin(TxnOptions::default()));
     for txn in [&one, &two] {
         txn.get_many(&[bytes("a"), bytes("b")], LockStrength::None).await.unwrap();
@@ -111,7 +111,7 @@ async fn of_two_transactions_that_skew_one_must_start_over() {
 #[tokio::test]
 async fn locks_queue_time_out_and_deadlock() {
     let cluster = Cluster::start().await;
-    let client = cluster.client(2);
+    let client = cluster.client(2).await;
     let begin = || Arc::new(client.begin(TxnOptions::default()));
     let (one, two) = (begin(), begin());
     one.get(b"a", LockStrength::Exclusive).await.unwrap();
@@ -151,7 +151,7 @@ async fn locks_queue_time_out_and_deadlock() {
 #[tokio::test]
 async fn a_wait_given_up_leaves_the_lock_to_others() {
     let cluster = Cluster::start().await;
-    let client = cluster.client(2);
+    let client = cluster.client(2).await;
     let holder = client.begin(TxnOptions::default());
     holder.get(b"a", LockStrength::Exclusive).await.unwrap();
     let canceled = client.begin(TxnOptions::default());
@@ -171,7 +171,7 @@ async fn a_wait_given_up_leaves_the_lock_to_others() {
 #[tokio::test]
 async fn a_failed_commit_releases_what_it_came_to_hold() {
     let cluster = Cluster::start().await;
-    let client = cluster.client(2);
+    let client = cluster.client(2).await;
     let holder = client.begin(TxnOptions::default());
     holder.get(b"a", LockStrength::Exclusive).await.unwrap();
     holder.put(b"a", bytes("1")).unwrap();

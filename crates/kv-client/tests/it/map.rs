@@ -15,7 +15,7 @@ fn key(number: u32) -> Bytes {
 #[tokio::test]
 async fn transactions_see_and_commit_what_a_map_would_hold() {
     let cluster = Cluster::start().await;
-    let client = cluster.client(2);
+    let client = cluster.client(2).await;
     let mut committed: BTreeMap<Bytes, Bytes> = BTreeMap::new();
     for seed in 0..150 {
         let mut rng = StdRng::seed_from_u64(seed);

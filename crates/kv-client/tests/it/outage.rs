@@ -9,7 +9,7 @@ use std::time::Duration;
 #[tokio::test]
 async fn a_restart_is_a_pause_for_who_holds_nothing_and_an_abort_for_who_does() {
     let mut cluster = Cluster::start().await;
-    let client = cluster.client(2);
+    let client = cluster.client(2).await;
     let plain = client.begin(TxnOptions::default());
     assert_eq!(plain.get(b"a", LockStrength::None).await.unwrap(), None);
     plain.put(b"a", bytes("1")).unwrap();
@@ -37,6 +37,7 @@ async fn a_restart_is_a_pause_for_who_holds_nothing_and_an_abort_for_who_does() 
 #[tokio::test]
 async fn without_a_node_requests_fail_when_the_time_is_up() {
     let mut cluster = Cluster::start().await;
+    cluster.client(2).await;
     cluster.stop_node().await;
     let mut config = cluster.config(Identity::Tenant(2), 2);
     config.connect_timeout = Duration::from_millis(50);
@@ -55,7 +56,7 @@ async fn without_a_node_requests_fail_when_the_time_is_up() {
 #[tokio::test]
 async fn restarts_under_load_lose_no_acknowledged_commit() {
     let mut cluster = Cluster::start().await;
-    let client = cluster.client(2);
+    let client = cluster.client(2).await;
     let mut writers = Vec::new();
     for writer in 0..4u32 {
         let client = client.clone();

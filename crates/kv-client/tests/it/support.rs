@@ -59,9 +59,15 @@ impl Cluster {
         Config::new(vec![self.address.to_string()], tls, TenantId(tenant))
     }
 
-    /// A client of a tenant.
-    pub fn client(&self, tenant: u64) -> KvClient {
+    /// A client of a tenant, which is made if it does not exist.
+    pub async fn client(&self, tenant: u64) -> KvClient {
+        self.control().create_tenant(TenantId(tenant)).await.unwrap();
         KvClient::connect(self.config(Identity::Tenant(tenant), tenant))
+    }
+
+    /// The control plane's client.
+    pub fn control(&self) -> KvClient {
+        KvClient::connect(self.config(Identity::Control, TenantId::SYSTEM.0))
     }
 }
 

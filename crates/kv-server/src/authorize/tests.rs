@@ -31,6 +31,7 @@ fn requests(start: &Bytes, end: &Bytes) -> Vec<(&'static str, RequestKind)> {
             "delete range",
             DeleteRange { start: start.clone(), end: end.clone(), limit: 0, sequence: 1 }.into_kind(),
         ),
+        ("range lookup", RangeLookup { key: start.clone() }.into_kind()),
         ("clear range", ClearRange { start, end }.into_kind()),
     ]
 }
@@ -61,8 +62,18 @@ into_kind!(
     EndTxn,
     Refresh,
     DropTenant,
-    DrainNode
+    DrainNode,
+    RangeLookup,
+    CreateTenant,
+    ConfigureTenant,
+    CheckReplicas
 );
+
+impl IntoKind for RangesRequest {
+    fn into_kind(self) -> RequestKind {
+        RequestKind::Ranges(self)
+    }
+}
 
 impl IntoKind for NodesRequest {
     fn into_kind(self) -> RequestKind {
@@ -141,7 +152,9 @@ fn every_kind_of_request_outside_is_refused() {
                 continue;
             }
             for (name, kind) in requests(&start, &end) {
-                assert!(!allowed(caller, kind), "{caller:?}: {name} on {place}");
+                // Control looks up any range.
+                let lookup = caller == Caller::Control && matches!(kind, RequestKind::RangeLookup(_));
+                assert_eq!(allowed(caller, kind), lookup, "{caller:?}: {name} on {place}");
             }
             for span in [Span::point(start.clone()), Span::new(start.clone(), end.clone())] {
                 for kind in [Refresh {}.into_kind(), EndTxn { commit: true }.into_kind()] {
@@ -168,6 +181,7 @@ fn spans_that_leave_the_tenant_are_refused() {
                 | RequestKind::ConditionalPut(_)
                 | RequestKind::Delete(_)
                 | RequestKind::Increment(_)
+                | RequestKind::RangeLookup(_)
         )
     };
     let next = TenantId(8);
@@ -203,23 +217,46 @@ fn one_foreign_request_among_many_is_found() {
 }
 
 #[test]
-fn only_control_drops_tenants_and_never_the_system() {
-    let drop = |tenant_id| DropTenant { tenant_id }.into_kind();
+fn only_control_makes_configures_and_drops_tenants_and_never_the_system() {
+    let requests = |tenant_id| {
+        [
+            DropTenant { tenant_id }.into_kind(),
+            CreateTenant { tenant_id }.into_kind(),
+            ConfigureTenant { tenant_id, config: RangeConfig::default() }.into_kind(),
+        ]
+    };
     for id in [2, 7, 100] {
-        assert!(allowed(Caller::Control, drop(id)));
-        assert!(!allowed(Caller::Tenant(TenantId(7)), drop(id)));
-        assert!(!allowed(Caller::Tenant(TenantId::SYSTEM), drop(id)));
+        for kind in requests(id) {
+            assert!(allowed(Caller::Control, kind.clone()));
+            assert!(!allowed(Caller::Tenant(TenantId(7)), kind.clone()));
+            assert!(!allowed(Caller::Tenant(TenantId::SYSTEM), kind));
+        }
     }
     for id in [0, 1, u64::MAX] {
-        assert!(!allowed(Caller::Control, drop(id)));
+        for kind in requests(id) {
+            assert!(!allowed(Caller::Control, kind));
+        }
     }
 }
 
 #[test]
-fn only_control_lists_and_drains_nodes() {
+fn control_looks_up_any_range() {
+    for key in [TenantId(7).prefixed(b""), Bytes::from_static(&[CLUSTER_REGION])] {
+        assert!(allowed(Caller::Control, RangeLookup { key }.into_kind()));
+    }
+}
+
+#[test]
+fn only_control_works_on_the_cluster() {
     let requests = || {
         let drain = |undo| DrainNode { node_id: 1, undo }.into_kind();
-        [NodesRequest {}.into_kind(), drain(false), drain(true)]
+        [
+            NodesRequest {}.into_kind(),
+            drain(false),
+            drain(true),
+            RangesRequest::default().into_kind(),
+            CheckReplicas {}.into_kind(),
+        ]
     };
     for kind in requests() {
         assert!(allowed(Caller::Control, kind));

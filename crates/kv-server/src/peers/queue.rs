@@ -140,7 +140,10 @@ mod tests {
     }
 
     fn heartbeat(sent_at: u64) -> Envelope {
-        Envelope { payload: Some(Payload::Heartbeat(Heartbeat { sent_at })), ..Envelope::default() }
+        Envelope {
+            payload: Some(Payload::Heartbeat(Heartbeat { sent_at, ..Heartbeat::default() })),
+            ..Envelope::default()
+        }
     }
 
     #[test]

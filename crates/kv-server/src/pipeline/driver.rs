@@ -1,19 +1,24 @@
 //! The thread that owns the node's replicas.
 
 use super::recovery::Recovery;
-use super::{Asked, Held, LeaseHook, Queued, RANGE, Shared, Standing, physical_ns};
+use super::{Asked, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, physical_ns};
 use crate::command::CommandError;
 use crate::metrics::metrics;
-use kv_api::{KvError, KvErrorKind, Timestamp};
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
+use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::Mutex;
 use replication::config::TICK_MS;
+use replication::message::{Members, Payload};
 use replication::{
-    Envelope, Event, GroupStatus, LeaseView, Millis, NodeId, Proposal, ReplicationError, Sound, Store,
+    Envelope, Event, GroupStatus, LeaseView, Millis, NodeId, Proposal, RangeDescriptor, RangeId,
+    ReplicationError, Sound, Store,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{Engine, StorageError, WriteBatch};
+use tokio::sync::oneshot;
 
 /// How far the ceiling of the lease is raised above the clock.
 const CEILING_AHEAD_NS: u64 = 5_000_000_000;
@@ -34,14 +39,51 @@ pub trait Transport: Send + Sync {
     fn send(&self, envelope: Envelope);
 }
 
-/// How the range and the other nodes are doing, as this one sees it.
-#[derive(Clone, Debug, Default)]
+/// How a range is doing, as this node sees it.
+#[derive(Clone, Debug)]
 pub struct Status {
-    /// The replica here, if there is one.
-    pub group: Option<GroupStatus>,
+    /// Its number.
+    pub range: RangeId,
+    /// Its replica here.
+    pub group: GroupStatus,
+    /// Its keys and configuration, once they have arrived.
+    pub descriptor: Option<RangeDescriptor>,
+}
+
+/// How the other nodes are doing, as this one sees them.
+#[derive(Clone, Debug, Default)]
+pub struct NodesStatus {
     /// For each other node that was ever heard, how long ago that was, in milliseconds.
     pub silent: BTreeMap<NodeId, Millis>,
+    /// What they said of themselves last.
+    pub notes: BTreeMap<NodeId, Bytes>,
+    /// Replicas here, those of them that are awake, and leases held.
+    pub counts: (usize, usize, usize),
 }
+
+/// A replica here, perhaps asleep.
+#[derive(Clone, Debug)]
+pub struct Surveyed {
+    /// Its range.
+    pub range: RangeId,
+    /// Keys and configuration, once they have arrived.
+    pub descriptor: Option<RangeDescriptor>,
+    /// Who belongs to the range, as far as is applied here.
+    pub members: Members,
+}
+
+/// What is known of a range that is awake.
+#[derive(Default)]
+struct Awake {
+    /// The lease that was acquired.
+    acquired: Option<u64>,
+    /// What is still to be done before it is used.
+    recovery: Recovery,
+    ceiling_asked: bool,
+}
+
+/// Most who wait for an entry to be applied; further ones are told that there is no replica.
+const MAX_REACHING: usize = 1 << 14;
 
 fn storage_error(error: ReplicationError) -> StorageError {
     match error {
@@ -53,17 +95,18 @@ fn storage_error(error: ReplicationError) -> StorageError {
 /// The driver of a [`Store`].
 pub(super) struct Driver {
     shared: Arc<Shared>,
-    hook: Arc<Mutex<Option<Arc<dyn LeaseHook>>>>,
+    hook: Arc<Mutex<Option<Arc<dyn Hook>>>>,
     engine: Arc<dyn Engine>,
     store: Store<Sound>,
     transport: Arc<dyn Transport>,
     next_tick: Millis,
     next_id: u64,
     pending: BTreeMap<u64, Queued>,
-    /// The lease that was acquired, and what is still to be done before it is used.
-    acquired: Option<u64>,
-    recovery: Recovery,
-    ceiling_asked: bool,
+    awake: HashMap<RangeId, Awake>,
+    /// Ranges whose standing may have changed.
+    changed: HashSet<RangeId>,
+    /// Who waits for entries to be applied.
+    reaching: Vec<(RangeId, u64, oneshot::Sender<bool>)>,
     disk_was_full: bool,
 }
 
@@ -72,14 +115,18 @@ struct Work {
     queue: Vec<Queued>,
     inbox: Vec<Envelope>,
     asked: Vec<Asked>,
-    wants_ceiling: bool,
+    ceilings: Vec<RangeId>,
     closing: bool,
+}
+
+fn span_of(descriptor: &RangeDescriptor) -> Span {
+    Span::new(descriptor.start.clone(), descriptor.end.clone())
 }
 
 impl Driver {
     pub fn new(
         shared: Arc<Shared>,
-        hook: Arc<Mutex<Option<Arc<dyn LeaseHook>>>>,
+        hook: Arc<Mutex<Option<Arc<dyn Hook>>>>,
         engine: Arc<dyn Engine>,
         store: Store<Sound>,
         transport: Arc<dyn Transport>,
@@ -93,9 +140,9 @@ impl Driver {
             next_tick: 0,
             next_id: 1,
             pending: BTreeMap::new(),
-            acquired: None,
-            recovery: Recovery::default(),
-            ceiling_asked: false,
+            awake: HashMap::new(),
+            changed: HashSet::new(),
+            reaching: Vec::new(),
             disk_was_full: false,
         }
     }
@@ -110,6 +157,8 @@ impl Driver {
     /// # Errors
     /// If the engine fails.
     pub fn begin(&mut self) -> Result<(), StorageError> {
+        let now = self.shared.millis();
+        self.wake(now, ROOT).map_err(storage_error)?;
         for _ in 0..MAX_FIRST_TURNS {
             let work = self.take();
             self.turn(work).map_err(storage_error)?;
@@ -131,8 +180,11 @@ impl Driver {
                 return;
             }
             let settled = self.pending.is_empty() && self.shared.state.lock().queue.is_empty();
-            if closing && (settled || self.store.is_stalled() || self.acquired.is_none()) {
-                self.lease_lost(None);
+            let holds = self.awake.values().any(|awake| awake.acquired.is_some());
+            if closing && (settled || self.store.is_stalled() || !holds) {
+                for range in self.awake.keys().copied().collect::<Vec<_>>() {
+                    self.lease_lost(range, None);
+                }
                 return;
             }
         }
@@ -142,10 +194,8 @@ impl Driver {
         if self.store.is_stalled() {
             return DISK_FULL_TICK_MS;
         }
-        let alone = self
-            .store
-            .status(RANGE)
-            .is_some_and(|group| group.members.all() == [self.store.node()] && group.quiet);
+        // Without peers nothing happens by itself but falling asleep.
+        let alone = self.store.is_alone() && self.store.is_quiet();
         if alone { LONE_TICK_MS } else { TICK_MS }
     }
 
@@ -158,7 +208,7 @@ impl Driver {
             let idle = state.queue.is_empty()
                 && state.inbox.is_empty()
                 && state.asked.is_empty()
-                && (self.ceiling_asked || !state.wants_ceiling)
+                && state.ceilings.is_empty()
                 && !state.closing;
             if !idle || self.store.has_work() || now >= self.next_tick {
                 break;
@@ -182,7 +232,7 @@ impl Driver {
             queue,
             inbox: std::mem::take(&mut state.inbox),
             asked: std::mem::take(&mut state.asked),
-            wants_ceiling: state.wants_ceiling,
+            ceilings: std::mem::take(&mut state.ceilings),
             closing: state.closing,
         }
     }
@@ -190,11 +240,13 @@ impl Driver {
     fn turn(&mut self, work: Work) -> Result<(), ReplicationError> {
         let now = self.shared.millis();
         for envelope in work.inbox {
-            self.store.step(now, envelope);
+            self.receive(now, envelope);
         }
         if now >= self.next_tick {
+            self.note_use(now);
             self.store.tick(now);
             self.next_tick = now + self.tick_interval();
+            self.changed.extend(self.awake.keys());
         }
         if !work.queue.is_empty() {
             metrics().group_commands.observe(work.queue.len() as f64);
@@ -202,11 +254,11 @@ impl Driver {
         for queued in work.queue {
             self.propose(now, queued);
         }
-        if work.wants_ceiling {
-            self.raise_ceiling(now);
+        for range in work.ceilings {
+            self.raise_ceiling(now, range);
         }
         for asked in work.asked {
-            self.answer(now, asked);
+            self.answer(now, asked)?;
         }
         let transport = &self.transport;
         let send =
@@ -219,15 +271,96 @@ impl Driver {
             self.transport.send(envelope);
         }
         self.publish();
+        self.tell_reached();
         Ok(())
     }
 
-    fn propose(&mut self, now: Millis, queued: Queued) {
+    fn receive(&mut self, now: Millis, envelope: Envelope) {
+        let range = match &envelope.payload {
+            Some(Payload::App(app)) => {
+                if let Some(hook) = self.hook.lock().clone() {
+                    hook.message(envelope.from, app.bytes.clone());
+                }
+                return;
+            }
+            Some(Payload::Raft(message)) => Some(message.range_id),
+            Some(Payload::SnapshotChunk(chunk)) => Some(chunk.range_id),
+            _ => None,
+        };
+        self.store.step(now, envelope);
+        if let Some(range) = range {
+            self.note_awake(range);
+        }
+    }
+
+    /// Notes that a range may be awake that was not before.
+    fn note_awake(&mut self, range: RangeId) {
+        if !self.awake.contains_key(&range) && self.store.is_awake(range) {
+            self.awake.insert(range, Awake::default());
+        }
+        self.changed.insert(range);
+    }
+
+    /// Passes on which ranges are in use, so that they do not fall asleep, and tries again to raise ceilings
+    /// that could not be raised.
+    fn note_use(&mut self, now: Millis) {
+        let hook = self.hook.lock().clone();
+        let mut waiting = Vec::new();
+        let mut idle = Vec::new();
+        {
+            let mut state = self.shared.state.lock();
+            for (range, found) in &mut state.ranges {
+                if std::mem::take(&mut found.used) || !found.in_flight.is_empty() {
+                    self.store.touch(*range);
+                } else if found.held.is_some() {
+                    idle.push((*range, found.span.clone()));
+                }
+                if found.wants_ceiling {
+                    waiting.push(*range);
+                }
+            }
+        }
+        for (range, span) in idle {
+            if hook.as_ref().is_some_and(|hook| hook.is_used(&span)) {
+                self.store.touch(range);
+            }
+        }
+        waiting.into_iter().for_each(|range| self.raise_ceiling(now, range));
+    }
+
+    fn wake(&mut self, now: Millis, range: RangeId) -> Result<bool, ReplicationError> {
+        let there = self.store.wake(now, range)?;
+        if there {
+            self.note_awake(range);
+            self.enter(range);
+        }
+        Ok(there)
+    }
+
+    /// Makes the range known to those who ask for it.
+    fn enter(&self, range: RangeId) {
+        let Some(descriptor) = self.store.descriptor(range) else { return };
+        let mut state = self.shared.state.lock();
+        let found = state.ranges.entry(range).or_insert_with(|| RangeState::new(span_of(descriptor)));
+        if found.span.start != descriptor.start || found.span.end != descriptor.end {
+            found.span = span_of(descriptor);
+        }
+    }
+
+    fn propose(&mut self, now: Millis, mut queued: Queued) {
         let id = self.next_id;
         self.next_id += 1;
         let mut batch = WriteBatch::new();
         let encoded = queued.command.effects.encode(queued.timestamp, &mut batch);
-        let proposal = Proposal { id, range: RANGE, lease_sequence: queued.command.lease, batch };
+        let proposal = Proposal {
+            id,
+            range: queued.command.range,
+            lease_sequence: queued.command.lease,
+            batch,
+            change: queued.command.change.take(),
+            // Commands are proposed in the order of their timestamps.
+            closed: queued.timestamp,
+        };
         let proposed = encoded.map_err(CommandError::Storage).and_then(|()| {
             self.store.propose(now, proposal).map_err(|error| {
                 tracing::debug!("a command was not proposed: {error}");
@@ -250,47 +383,121 @@ impl Driver {
         if let (Ok(()), Some(before_visible)) = (&result, command.before_visible) {
             before_visible(timestamp);
         }
-        if command.ordered {
-            self.shared.state.lock().in_flight.remove(&timestamp);
+        if command.ordered
+            && let Some(found) = self.shared.state.lock().ranges.get_mut(&command.range)
+        {
+            found.in_flight.remove(&timestamp);
         }
         (command.done)(result.map(|()| timestamp));
     }
 
-    fn raise_ceiling(&mut self, now: Millis) {
-        if self.ceiling_asked || self.acquired.is_none() {
+    fn raise_ceiling(&mut self, now: Millis, range: RangeId) {
+        let Some(awake) = self.awake.get_mut(&range) else { return };
+        if awake.ceiling_asked || awake.acquired.is_none() {
             return;
         }
-        let latest = self.shared.state.lock().clock.latest().wall_ns.max(physical_ns());
-        let ceiling = Timestamp::new(latest.saturating_add(CEILING_AHEAD_NS), 0);
-        self.ceiling_asked = self.store.extend_ceiling(now, RANGE, ceiling).is_ok();
+        let latest =
+            self.shared.state.lock().ranges.get(&range).map_or(0, |found| found.clock.latest().wall_ns);
+        let ceiling = Timestamp::new(latest.max(physical_ns()).saturating_add(CEILING_AHEAD_NS), 0);
+        awake.ceiling_asked = self.store.extend_ceiling(now, range, ceiling).is_ok();
     }
 
-    fn answer(&mut self, now: Millis, asked: Asked) {
+    fn answer(&mut self, now: Millis, asked: Asked) -> Result<(), ReplicationError> {
         let refused = |error: ReplicationError| KvError::new(KvErrorKind::Unavailable, error.to_string());
         // Who asked may be gone.
         match asked {
-            Asked::ChangeMembers(change, answer) => {
-                let _ = answer.send(self.store.change_members(now, RANGE, change).map_err(refused));
+            Asked::Covering(key, answer) => {
+                let _ = answer.send(self.store.covering(&key));
             }
-            Asked::TransferLease(to, answer) => {
-                let _ = answer.send(self.store.transfer_leader(now, RANGE, to).map_err(refused));
+            Asked::Wake(range, answer) => {
+                let there = self.wake(now, range)?;
+                let state = self.shared.state.lock();
+                let found = state.ranges.get(&range).filter(|_| there);
+                let _ = answer.send(found.map(|found| found.standing.subscribe()));
             }
-            Asked::Status(answer) => {
-                let group = self.store.status(RANGE);
-                let silent = self.store.liveness().silences(now).collect();
-                let _ = answer.send(Status { group, silent });
+            Asked::ChangeMembers(range, change, answer) => {
+                let _ = answer.send(self.store.change_members(now, range, change).map_err(refused));
             }
+            Asked::TransferLease(range, to, answer) => {
+                let _ = answer.send(self.store.transfer_leader(now, range, to).map_err(refused));
+            }
+            Asked::Statuses(ranges, answer) => {
+                let status = |range| {
+                    let group = self.store.status(range)?;
+                    Some(Status { range, group, descriptor: self.store.descriptor(range).cloned() })
+                };
+                let _ = answer.send(ranges.into_iter().filter_map(status).collect());
+            }
+            Asked::Nodes(answer) => {
+                let _ = answer.send(NodesStatus {
+                    silent: self.store.liveness().silences(now).collect(),
+                    notes: self.store.notes().map(|(node, note)| (node, note.clone())).collect(),
+                    counts: self.store.counts(),
+                });
+            }
+            Asked::Held(answer) => {
+                let held = self.awake.iter().filter(|(_, awake)| awake.acquired.is_some());
+                let _ = answer.send(held.map(|(range, _)| *range).collect());
+            }
+            Asked::Survey(after, limit, answer) => {
+                let found = self.store.survey(after, limit)?;
+                let surveyed = found.into_iter().map(|(range, state)| Surveyed {
+                    range,
+                    descriptor: state.descriptor,
+                    members: state.members,
+                });
+                let _ = answer.send(surveyed.collect());
+            }
+            Asked::Applied(range, answer) => {
+                let _ = answer.send(self.store.applied(range));
+            }
+            Asked::Reached(range, index, answer) => {
+                let there = self.wake(now, range)?;
+                if there && self.reaching.len() < MAX_REACHING {
+                    self.reaching.push((range, index, answer));
+                } else {
+                    let _ = answer.send(false);
+                }
+            }
+            Asked::Destroy(range, answer) => {
+                self.store.destroy(range)?;
+                let _ = answer.send(());
+            }
+            Asked::Send(to, bytes) => self.store.send_app(to, bytes),
+            Asked::Note(note) => self.store.set_note(note),
             Asked::Watch(nodes) => self.store.watch_nodes(nodes.into_iter()),
+        }
+        Ok(())
+    }
+
+    fn tell_reached(&mut self) {
+        if self.reaching.is_empty() {
+            return;
+        }
+        for (range, index, answer) in std::mem::take(&mut self.reaching) {
+            match self.store.applied(range) {
+                Some(applied) if applied >= index => {
+                    let _ = answer.send(true);
+                }
+                None => {
+                    let _ = answer.send(false);
+                }
+                Some(_) if answer.is_closed() => {}
+                Some(_) => {
+                    self.store.touch(range);
+                    self.reaching.push((range, index, answer));
+                }
+            }
         }
     }
 
     fn happened(&mut self, now: Millis, event: Event) -> Result<(), ReplicationError> {
         match event {
-            Event::Applied { id, .. } => {
+            Event::Applied { range, id, .. } => {
                 if let Some(queued) = self.pending.remove(&id) {
                     self.finish(queued, Ok(()));
-                } else if self.recovery.is(id) {
-                    self.recover(now)?;
+                } else if self.awake.get(&range).is_some_and(|awake| awake.recovery.is(id)) {
+                    self.recover(now, range)?;
                 }
             }
             Event::Rejected { id, .. } => {
@@ -298,58 +505,104 @@ impl Driver {
                     self.finish(queued, Err(CommandError::Rejected));
                 }
             }
-            Event::LeaseAcquired { sequence, floor, .. } => {
-                tracing::info!(sequence, "this node holds the lease of the range");
-                self.shared.state.lock().clock.observe(floor);
-                self.acquired = Some(sequence);
-                self.ceiling_asked = false;
-                self.recovery = Recovery::default();
-                let hook = self.hook.lock().clone();
-                if let Some(hook) = hook {
-                    hook.lease_acquired();
+            Event::LeaseAcquired { range, sequence, floor, .. } => {
+                tracing::info!(range, sequence, "this node holds the lease of the range");
+                self.enter(range);
+                if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
+                    found.clock.observe(floor);
                 }
-                self.raise_ceiling(now);
-                self.recover(now)?;
+                let acquired = Awake { acquired: Some(sequence), ..Awake::default() };
+                self.awake.insert(range, acquired);
+                self.forget(range);
+                self.raise_ceiling(now, range);
+                self.recover(now, range)?;
             }
-            Event::LeaseLost { .. } => {
-                tracing::info!("this node no longer holds the lease of the range");
-                let leader = match self.store.lease(RANGE, now) {
+            Event::LeaseLost { range } => {
+                tracing::info!(range, "this node no longer holds the lease of the range");
+                let leader = match self.store.lease(range, now) {
                     LeaseView::Elsewhere { leader } => leader,
                     LeaseView::Held { .. } => None,
                 };
-                self.lease_lost(leader);
+                self.lease_lost(range, leader);
+                self.forget(range);
             }
-            Event::CeilingRaised { .. } => {
-                self.ceiling_asked = false;
-                self.shared.state.lock().wants_ceiling = false;
+            Event::CeilingRaised { range, .. } => {
+                self.changed.insert(range);
+                if let Some(awake) = self.awake.get_mut(&range) {
+                    awake.ceiling_asked = false;
+                }
+                if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
+                    found.wants_ceiling = false;
+                }
             }
-            Event::MembersChanged { members, .. } => {
-                tracing::info!(voters = ?members.voters, learners = ?members.learners, "the members of the range changed");
+            Event::MembersChanged { range, members, .. } => {
+                tracing::info!(range, voters = ?members.voters, learners = ?members.learners, "the members of a range changed");
+                self.described(range);
             }
-            Event::Removed { .. } => tracing::info!("this node no longer has a replica"),
+            Event::DescriptorChanged { range, .. } => {
+                self.enter(range);
+                self.described(range);
+            }
+            Event::Created { range, .. } => tracing::debug!(range, "a range came to be"),
+            Event::Slept { range } => {
+                tracing::debug!(range, "a range fell asleep");
+                self.leave(range);
+            }
+            Event::Removed { range } => {
+                tracing::info!(range, "this node no longer has a replica");
+                self.leave(range);
+                if let Some(hook) = self.hook.lock().clone() {
+                    hook.removed(range);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Whoever is told of leases is told of this one.
+    fn forget(&self, range: RangeId) {
+        let span = self.shared.state.lock().ranges.get(&range).map(|found| found.span.clone());
+        if let (Some(hook), Some(span)) = (self.hook.lock().clone(), span) {
+            hook.forget(&span);
+        }
+    }
+
+    fn described(&mut self, range: RangeId) {
+        self.changed.insert(range);
+        let holds = self.awake.get(&range).is_some_and(|awake| awake.acquired.is_some());
+        if let (true, Some(hook)) = (holds, self.hook.lock().clone()) {
+            hook.described(range);
+        }
+    }
+
+    /// The range is no longer in memory.
+    fn leave(&mut self, range: RangeId) {
+        self.lease_lost(range, None);
+        self.awake.remove(&range);
+        self.shared.state.lock().ranges.remove(&range);
     }
 
     /// Settles what transactions of the last leaseholder have left, a piece at a time.
-    fn recover(&mut self, now: Millis) -> Result<(), ReplicationError> {
-        let Some(sequence) = self.acquired else { return Ok(()) };
-        if let Some(batch) = self.recovery.next(&*self.engine)? {
+    fn recover(&mut self, now: Millis, range: RangeId) -> Result<(), ReplicationError> {
+        let Some(awake) = self.awake.get_mut(&range) else { return Ok(()) };
+        let Some(sequence) = awake.acquired else { return Ok(()) };
+        let Some(span) = self.store.descriptor(range).map(span_of) else { return Ok(()) };
+        self.changed.insert(range);
+        if let Some(batch) = awake.recovery.next(&*self.engine, &span)? {
             let id = self.next_id;
             self.next_id += 1;
-            let proposal = Proposal { id, range: RANGE, lease_sequence: sequence, batch };
+            let proposal =
+                Proposal { id, range, lease_sequence: sequence, batch, change: None, closed: Timestamp::MIN };
             // If it is refused the lease is gone, and the next holder begins again.
             if self.store.propose(now, proposal).is_ok() {
-                self.recovery.proposed(id);
+                awake.recovery.proposed(id);
             }
         }
         Ok(())
     }
 
-    /// Lets requests in, or not, as the lease now stands.
+    /// Lets requests in, or not, as the leases now stand.
     fn publish(&mut self) {
-        let now = self.shared.millis();
-        let view = self.store.lease(RANGE, now);
         let disk_full = self.store.is_stalled();
         if disk_full != self.disk_was_full {
             self.disk_was_full = disk_full;
@@ -358,59 +611,68 @@ impl Driver {
             } else {
                 tracing::info!("there is space on the disk again");
             }
+            self.shared.disk_full.send_if_modified(|known| std::mem::replace(known, disk_full) != disk_full);
         }
-        self.shared.disk_full.send_if_modified(|known| std::mem::replace(known, disk_full) != disk_full);
+        let now = self.shared.millis();
+        let changed = std::mem::take(&mut self.changed);
+        if changed.is_empty() {
+            return;
+        }
         let mut state = self.shared.state.lock();
-        match (view, self.acquired) {
-            (LeaseView::Held { sequence, ceiling, until }, Some(acquired))
-                if sequence == acquired && self.recovery.is_complete() && ceiling > state.clock.latest() =>
-            {
-                state.held = Some(Held { sequence, ceiling, until });
-                drop(state);
-                self.stand(Standing::Leaseholder(sequence));
+        for range in changed {
+            let Some(awake) = self.awake.get(&range) else { continue };
+            let Some(found) = state.ranges.get_mut(&range) else { continue };
+            match (self.store.lease(range, now), awake.acquired) {
+                (LeaseView::Held { sequence, ceiling, until }, Some(acquired))
+                    if sequence == acquired
+                        && awake.recovery.is_complete()
+                        && ceiling > found.clock.latest() =>
+                {
+                    found.held = Some(Held { sequence, ceiling, until });
+                    found.stand(Standing::Leaseholder(sequence));
+                }
+                // Without a majority's support for the moment; what was held ends by itself.
+                (_, Some(_)) => {}
+                (LeaseView::Elsewhere { leader }, None) => found.stand(Standing::Follower(leader)),
+                (LeaseView::Held { .. }, None) => {}
             }
-            // Without a majority's support for the moment; what was held ends by itself.
-            (_, Some(_)) => {}
-            (LeaseView::Elsewhere { leader }, None) => {
-                drop(state);
-                self.stand(Standing::Follower(leader));
-            }
-            (LeaseView::Held { .. }, None) => {}
         }
     }
 
-    fn stand(&self, standing: Standing) {
-        self.shared.standing.send_if_modified(|known| {
-            let changed = *known != standing;
-            *known = standing;
-            changed
-        });
-    }
-
-    fn lease_lost(&mut self, leader: Option<NodeId>) {
-        self.acquired = None;
-        self.recovery = Recovery::default();
-        let queue = {
+    fn lease_lost(&mut self, range: RangeId, leader: Option<NodeId>) {
+        if let Some(awake) = self.awake.get_mut(&range) {
+            *awake = Awake::default();
+        }
+        let refused: VecDeque<Queued> = {
             let mut state = self.shared.state.lock();
-            state.held = None;
-            state.wants_ceiling = false;
-            std::mem::take(&mut state.queue)
+            if let Some(found) = state.ranges.get_mut(&range) {
+                found.held = None;
+                found.wants_ceiling = false;
+            }
+            let (refused, kept) = std::mem::take(&mut state.queue)
+                .into_iter()
+                .partition(|queued| queued.command.range == range);
+            state.queue = kept;
+            refused
         };
-        self.ceiling_asked = false;
-        for queued in queue {
+        for queued in refused {
             self.finish(queued, Err(CommandError::Rejected));
         }
         // They may be applied yet, or not.
-        for (_, queued) in std::mem::take(&mut self.pending) {
-            self.finish(queued, Err(CommandError::Unknown));
+        let open = self.pending.iter().filter(|(_, queued)| queued.command.range == range);
+        for id in open.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some(queued) = self.pending.remove(&id) {
+                self.finish(queued, Err(CommandError::Unknown));
+            }
         }
-        self.stand(Standing::Follower(leader));
+        if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
+            found.stand(Standing::Follower(leader));
+        }
     }
 
     fn fail(&mut self, error: &StorageError) {
         let queue = {
             let mut state = self.shared.state.lock();
-            state.held = None;
             state.closing = true;
             std::mem::take(&mut state.queue)
         };
@@ -420,7 +682,7 @@ impl Driver {
         for (_, queued) in std::mem::take(&mut self.pending) {
             self.finish(queued, Err(CommandError::Storage(error.clone())));
         }
-        self.stand(Standing::Follower(None));
+        self.shared.state.lock().ranges.clear();
         self.shared.broken.notify_one();
     }
 }

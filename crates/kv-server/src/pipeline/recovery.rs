@@ -5,6 +5,7 @@
 //! time through the log, so that every replica does the same.
 
 use crate::resolve::settle_left;
+use kv_api::Span;
 use storage::{Reader, StorageResult, WriteBatch};
 
 /// How far the settling has come.
@@ -20,9 +21,13 @@ impl Recovery {
     ///
     /// # Errors
     /// I/O errors and damage.
-    pub fn next(&mut self, reader: &(impl Reader + ?Sized)) -> StorageResult<Option<WriteBatch>> {
+    pub fn next(
+        &mut self,
+        reader: &(impl Reader + ?Sized),
+        span: &Span,
+    ) -> StorageResult<Option<WriteBatch>> {
         self.waiting_for = None;
-        let batch = settle_left(reader)?;
+        let batch = settle_left(reader, span)?;
         self.complete = batch.is_none();
         Ok(batch)
     }

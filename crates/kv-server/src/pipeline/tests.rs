@@ -16,8 +16,8 @@ impl Transport for Nobody {
 
 /// The pipeline of a node that is alone.
 fn start(engine: &Arc<MemoryEngine>) -> Pipeline {
-    let identity = open_or_found(&**engine).expect("found");
-    let shared = Arc::clone(engine);
+    let shared: Arc<dyn Engine> = engine.clone();
+    let identity = open_or_found(&shared).expect("found");
     Pipeline::start(engine.clone(), 1 << 20, Arc::new(Nobody), move |now| {
         Ok(Store::open(shared, StoreConfig::new(identity.node_id, 1, 1), Sound, now).expect("open"))
     })
@@ -30,8 +30,10 @@ fn put(pipeline: &Pipeline, key: &str, done: mpsc::Sender<Outcome>) -> Command {
     let key = Bytes::copy_from_slice(key.as_bytes());
     let versions = vec![NewVersion { key, value: Some(Bytes::from_static(b"v")), replaced: None }];
     Command {
+        range: ROOT,
+        change: None,
         effects: Effects { versions, ..Effects::default() },
-        lease: pipeline.lease().expect("held"),
+        lease: pipeline.lease(ROOT).expect("held"),
         ordered: true,
         before_visible: None,
         done: Box::new(move |result| {
@@ -45,7 +47,7 @@ fn commits_are_durable_ordered_and_closed_when_done() {
     let engine = Arc::new(MemoryEngine::new());
     let pipeline = start(&engine);
     let (sender, receiver) = mpsc::channel();
-    let mut last = pipeline.read_timestamp().expect("held");
+    let mut last = pipeline.read_timestamp(ROOT).expect("held");
     for index in 0..200 {
         let command = put(&pipeline, &format!("{index:03}"), sender.clone());
         let timestamp = pipeline.submit(command).expect("submit");
@@ -54,9 +56,9 @@ fn commits_are_durable_ordered_and_closed_when_done() {
     }
     for _ in 0..200 {
         let done = receiver.recv().expect("done").expect("applied");
-        assert!(pipeline.closed().expect("held") >= done, "acknowledged means closed");
+        assert!(pipeline.closed(ROOT).expect("held") >= done, "acknowledged means closed");
     }
-    assert!(pipeline.read_timestamp().expect("held") > last);
+    assert!(pipeline.read_timestamp(ROOT).expect("held") > last);
     drop(pipeline);
     // What was applied need not be synced: the log is.
     engine.crash();
@@ -80,12 +82,12 @@ fn reads_stay_below_what_is_in_flight() {
     let timestamp = pipeline.submit(first).expect("submit");
     let second = pipeline.submit(put(&pipeline, "b", sender)).expect("submit");
     assert!(second > timestamp);
-    assert!(pipeline.read_timestamp().expect("held") < timestamp);
-    assert!(pipeline.closed().expect("held") < timestamp);
+    assert!(pipeline.read_timestamp(ROOT).expect("held") < timestamp);
+    assert!(pipeline.closed(ROOT).expect("held") < timestamp);
     gate.send(()).expect("open the gate");
     receiver.recv().expect("done").expect("applied");
     receiver.recv().expect("done").expect("applied");
-    assert!(pipeline.read_timestamp().expect("held") > second);
+    assert!(pipeline.read_timestamp(ROOT).expect("held") > second);
 }
 
 #[test]
@@ -104,7 +106,7 @@ fn a_full_disk_holds_commands_back_but_not_reads_and_passes() {
         }
     };
     assert_eq!(refused.kind(), KvErrorKind::DiskFull);
-    let before = pipeline.read_timestamp().expect("reads go on");
+    let before = pipeline.read_timestamp(ROOT).expect("reads go on");
     assert!(receiver.try_recv().is_err());
     engine.fail_writes(None);
     let first = receiver.recv().expect("done").expect("applied");
@@ -119,11 +121,11 @@ fn a_full_disk_holds_commands_back_but_not_reads_and_passes() {
 fn time_goes_on_where_the_last_lease_may_have_been() {
     let engine = Arc::new(MemoryEngine::new());
     let pipeline = start(&engine);
-    let before = pipeline.read_timestamp().expect("held");
+    let before = pipeline.read_timestamp(ROOT).expect("held");
     drop(pipeline);
     engine.crash();
     let again = start(&engine);
-    let after = again.read_timestamp().expect("held");
+    let after = again.read_timestamp(ROOT).expect("held");
     assert!(after.wall_ns >= before.wall_ns + 1_000_000_000, "above the ceiling of the last lease");
 }
 

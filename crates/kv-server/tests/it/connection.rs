@@ -70,8 +70,10 @@ fn request(id: u64, requests: Vec<RequestKind>) -> Vec<u8> {
     frame(&ClientFrame { id, batch: batch(Header::default(), requests) })
 }
 
-fn node(limits: Limits) -> Arc<Node> {
-    Node::start(Arc::new(MemoryEngine::new()), limits).expect("start")
+async fn node(limits: Limits) -> Arc<Node> {
+    let node = Node::start(Arc::new(MemoryEngine::new()), limits).expect("start");
+    make_ranges(&node).await;
+    node
 }
 
 fn connect(node: &Arc<Node>) -> (Remote<DuplexStream>, Served, watch::Sender<bool>) {
@@ -83,7 +85,7 @@ fn connect(node: &Arc<Node>) -> (Remote<DuplexStream>, Served, watch::Sender<boo
 
 #[tokio::test]
 async fn many_requests_are_under_way_at_once() {
-    let node = node(Limits { max_waiting_per_connection: 4, ..Limits::default() });
+    let node = node(Limits { max_waiting_per_connection: 4, ..Limits::default() }).await;
     let (mut remote, served, _shutdown) = connect(&node);
     assert_eq!(remote.greet().await.cluster_id, node.cluster_id());
     let mut bytes = Vec::new();
@@ -108,7 +110,7 @@ async fn many_requests_are_under_way_at_once() {
 
 #[tokio::test]
 async fn large_answers_are_whole_and_do_not_hold_up_small_ones() {
-    let node = node(Limits::default());
+    let node = node(Limits::default()).await;
     let (mut remote, _served, _shutdown) = connect(&node);
     remote.greet().await;
     let value = "x".repeat(1000);
@@ -129,7 +131,7 @@ async fn large_answers_are_whole_and_do_not_hold_up_small_ones() {
 
 #[tokio::test]
 async fn a_client_that_vanishes_gives_up_its_locks() {
-    let node = node(Limits::default());
+    let node = node(Limits::default()).await;
     let (mut holder, served, _shutdown) = connect(&node);
     holder.greet().await;
     let header = Header {
@@ -150,7 +152,7 @@ async fn a_client_that_vanishes_gives_up_its_locks() {
 
 #[tokio::test]
 async fn a_connection_full_of_lock_waits_still_takes_the_commit_they_wait_for() {
-    let node = node(Limits { max_waiting_per_connection: 4, ..Limits::default() });
+    let node = node(Limits { max_waiting_per_connection: 4, ..Limits::default() }).await;
     let (mut remote, _served, _shutdown) = connect(&node);
     remote.greet().await;
     let header = Header {
@@ -177,7 +179,7 @@ async fn a_connection_full_of_lock_waits_still_takes_the_commit_they_wait_for() 
 
 #[tokio::test]
 async fn the_first_frame_must_be_a_fitting_hello() {
-    let node = node(Limits { handshake_timeout: Duration::from_millis(50), ..Limits::default() });
+    let node = node(Limits { handshake_timeout: Duration::from_millis(50), ..Limits::default() }).await;
     for (hello, fits) in [
         (Hello { version: PROTOCOL_VERSION, ..Hello::default() }, true),
         (
@@ -208,7 +210,7 @@ async fn a_slow_sender_and_a_slow_reader_are_cut_off() {
         write_timeout: Duration::from_millis(50),
         ..Limits::default()
     };
-    let node = node(limits);
+    let node = node(limits).await;
     let (mut remote, served, _shutdown) = connect(&node);
     remote.greet().await;
     remote.write(&request(1, vec![get("a")])[..7]).await;
@@ -224,7 +226,7 @@ async fn a_slow_sender_and_a_slow_reader_are_cut_off() {
 
 #[tokio::test]
 async fn a_shutdown_answers_what_is_under_way_and_closes() {
-    let node = node(Limits::default());
+    let node = node(Limits::default()).await;
     let (mut remote, served, shutdown) = connect(&node);
     remote.greet().await;
     assert!(remote.ask(1, vec![put("a", "v", 1)]).await.response.is_some());
@@ -296,7 +298,7 @@ fn sample_frames() -> Vec<Vec<u8>> {
 
 #[tokio::test]
 async fn hostile_bytes_end_the_connection_and_nothing_else() {
-    let node = node(Limits { frame_timeout: Duration::from_millis(200), ..Limits::default() });
+    let node = node(Limits { frame_timeout: Duration::from_millis(200), ..Limits::default() }).await;
     let hello = frame(&Hello { version: PROTOCOL_VERSION, ..Hello::default() });
     let samples = sample_frames();
     let mut random = StdRng::seed_from_u64(42);
@@ -383,6 +385,10 @@ async fn over_tls_identities_are_kept_apart_and_data_survives_a_restart() {
         assert_eq!(refusal.refused.map(|error| error.kind()), Some(KvErrorKind::Unauthorized));
         assert!(remote.read::<Hello>().await.is_none(), "closed");
     }
+    let mut control = cluster.connect(&running, Identity::Control).await;
+    control.greet().await;
+    let create = RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 });
+    assert!(control.ask(1, vec![create]).await.response.is_some());
     let mut tenant = cluster.connect(&running, Identity::Tenant(TENANT.0)).await;
     assert_eq!(tenant.greet().await.cluster_id, cluster_id);
     assert!(tenant.ask(1, vec![put("a", "v", 1)]).await.response.is_some());
@@ -392,8 +398,6 @@ async fn over_tls_identities_are_kept_apart_and_data_survives_a_restart() {
         let refused = hostile.ask(1, requests).await;
         assert_eq!(refused.error.map(|error| error.kind()), Some(KvErrorKind::Unauthorized));
     }
-    let mut control = cluster.connect(&running, Identity::Control).await;
-    control.greet().await;
     let own =
         RequestKind::Put(Put { key: TenantId::SYSTEM.prefixed(b"t"), value: Bytes::new(), sequence: 1 });
     assert!(control.ask(1, vec![own]).await.response.is_some());

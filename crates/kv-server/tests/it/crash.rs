@@ -160,6 +160,7 @@ async fn rocksdb_keeps_what_was_acknowledged_when_the_process_dies() {
     let mut rows = 0;
     for round in 0..3 {
         let node = Node::start(open(directory.path()), kv_server::Limits::default()).expect("start");
+        make_ranges(&node).await;
         let client = client_of(node.clone());
         assert_eq!(client.scan_all().await.len(), rows, "round {round}");
         for row in 0..20 {

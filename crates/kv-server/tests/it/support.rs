@@ -50,6 +50,15 @@ impl TestNode {
     }
 }
 
+/// Makes the ranges of the tenants that tests use, where clients cannot.
+pub async fn make_ranges(node: &Arc<Node>) {
+    for tenant in [TENANT, TenantId(TENANT.0 + 1)] {
+        let create = RequestKind::CreateTenant(CreateTenant { tenant_id: tenant.0 });
+        let client = Client { node: node.clone(), caller: Caller::Control, connection: 0 };
+        client.ask(batch(Header::default(), vec![create])).await.expect("a range");
+    }
+}
+
 /// One connection to a node, without its bytes.
 #[derive(Clone)]
 pub struct Client {
@@ -59,8 +68,22 @@ pub struct Client {
 }
 
 impl Client {
+    /// Asks the node; makes the tenant's range first if there is none.
     pub async fn ask(&self, batch: BatchRequest) -> BatchResult {
-        match self.node.handle(self.caller, self.connection, batch) {
+        let result = self.ask_as(self.caller, batch.clone()).await;
+        match result {
+            Err(error) if error.kind() == KvErrorKind::RangeNotFound => {
+                let create = CreateTenant { tenant_id: self.caller.tenant().0 };
+                let create = self::batch(Header::default(), vec![RequestKind::CreateTenant(create)]);
+                self.ask_as(Caller::Control, create).await?;
+                self.ask_as(self.caller, batch).await
+            }
+            result => result,
+        }
+    }
+
+    async fn ask_as(&self, caller: Caller, batch: BatchRequest) -> BatchResult {
+        match self.node.handle(caller, self.connection, batch) {
             Answer::Ready(result) => result,
             Answer::Later(batch) | Answer::Heavy(batch) | Answer::LargeRead(batch) => batch.await,
         }

@@ -4,25 +4,33 @@
 //! * `tick`: what time brings: heartbeats, elections, leases, truncation.
 //! * `persist`: one batch and one sync for all groups, and applying.
 //! * `members`: changes of members and of leaders.
+//! * `change`: ranges that come to be, and ranges that are destroyed.
+//! * `sleep`: groups that leave memory and come back.
+//! * `local`: which replicas there are, awake or not.
 
+mod change;
+mod local;
 mod members;
 mod persist;
 mod receive;
+mod sleep;
 mod tick;
 
 pub use members::MemberChange;
 
 use crate::Millis;
-use crate::command::{Command, Lease, Origin};
+use crate::command::{Command, Lease, Origin, RangeChange};
 use crate::config::StoreConfig;
 use crate::error::{ReplicationError, ReplicationResult};
 use crate::faults::{Bug, Faults};
-use crate::group::Group;
+use crate::group::{Group, Pending};
+use crate::index::Index;
 use crate::lease::LeaseView;
-use crate::liveness::Liveness;
+use crate::liveness::{Liveness, MAX_NOTE_BYTES};
 use crate::logger::logger;
-use crate::message::{Envelope, Members, NodeId, Payload, RaftMessage, RangeId};
+use crate::message::{App, Envelope, Members, NodeId, Payload, RaftMessage, RangeId};
 use crate::state::{self, FORMAT, HardState, RangeDescriptor, RangeState};
+use bytes::Bytes;
 use kv_api::Timestamp;
 use persist::Prepared;
 use raft::eraftpb::{Message as RawMessage, MessageType};
@@ -51,6 +59,13 @@ pub struct Proposal {
     pub lease_sequence: u64,
     /// Its effects.
     pub batch: WriteBatch,
+    /// Ranges that come to be with it, and what becomes of this one. Another node may serve the keys that are
+    /// given up before this one has applied the command. So from before it is proposed until its fate is known
+    /// the proposer evaluates nothing in these keys, not even a read, and has nothing under way there.
+    pub change: Option<RangeChange>,
+    /// No later command writes at or below this; [`Timestamp::MIN`] says nothing. It lies below the ceiling of the
+    /// lease, so that the next holder keeps to it.
+    pub closed: Timestamp,
 }
 
 /// Something that happened.
@@ -101,6 +116,27 @@ pub enum Event {
         range: RangeId,
         /// Who they are.
         members: Members,
+        /// The entry that made them so.
+        index: u64,
+    },
+    /// This node has the first replica of a range that came to be: on disk, and asleep.
+    Created {
+        /// The new range.
+        range: RangeId,
+        /// Its keys.
+        descriptor: RangeDescriptor,
+    },
+    /// The descriptor of a range is another.
+    DescriptorChanged {
+        /// The range.
+        range: RangeId,
+        /// What it is now.
+        descriptor: RangeDescriptor,
+    },
+    /// A group nobody used has left memory. If this node held its lease, [`Event::LeaseLost`] came before.
+    Slept {
+        /// The range.
+        range: RangeId,
     },
     /// This node no longer has a replica of a range.
     Removed {
@@ -146,7 +182,14 @@ pub struct Store<F: Faults> {
     rng: StdRng,
     logger: slog::Logger,
     liveness: Liveness,
+    /// The replicas that are awake, and empty ones.
     groups: BTreeMap<RangeId, Group>,
+    /// All replicas, awake or not, but for empty ones.
+    index: Index,
+    /// The last time anybody told.
+    clock: Millis,
+    /// Goes with every heartbeat.
+    note: Bytes,
     /// Groups that may have something to persist or send.
     dirty: BTreeSet<RangeId>,
     outbox: Vec<Envelope>,
@@ -157,6 +200,8 @@ pub struct Store<F: Faults> {
     stalled: Option<Prepared>,
     /// Writes that go with the next round.
     housekeeping: WriteBatch,
+    /// Empty replicas in memory that have a first replica on disk from now on.
+    reborn: Vec<RangeId>,
 }
 
 /// Writes the first replica of a new range into a store. To be called for each founding node.
@@ -184,24 +229,36 @@ pub fn put_first_replica(
     voters: &[NodeId],
     floor: Timestamp,
 ) {
+    let members = Members { voters: voters.to_vec(), ..Members::default() };
     let range = descriptor.range_id;
-    let state = RangeState {
+    state::put_state(batch, range, &first_state(descriptor.clone(), members, floor));
+    state::put_hard_state(batch, range, first_hard_state(HardState::default()));
+}
+
+fn first_state(descriptor: RangeDescriptor, members: Members, floor: Timestamp) -> RangeState {
+    RangeState {
         format: FORMAT,
-        descriptor: Some(descriptor.clone()),
+        descriptor: Some(descriptor),
         applied: FIRST_INDEX,
         applied_term: FIRST_TERM,
         truncated: FIRST_INDEX,
         truncated_term: FIRST_TERM,
-        members: Members { voters: voters.to_vec(), ..Members::default() },
+        members,
         lease: Lease { ceiling: floor, ..Lease::default() },
         incomplete: false,
-    };
-    state::put_state(batch, range, &state);
-    state::put_hard_state(batch, range, HardState { term: FIRST_TERM, vote: 0, commit: FIRST_INDEX });
+        arriving: None,
+        whole_at: FIRST_INDEX,
+    }
+}
+
+/// The hard state of a first replica on a node that may have voted in the range before.
+fn first_hard_state(known: HardState) -> HardState {
+    let before = HardState { commit: FIRST_INDEX, ..known };
+    if known.term >= FIRST_TERM { before } else { HardState { term: FIRST_TERM, vote: 0, ..before } }
 }
 
 impl<F: Faults> Store<F> {
-    /// Opens the replicas of a node.
+    /// Opens the replicas of a node. They are asleep, whatever they were before.
     ///
     /// # Errors
     /// I/O errors, damage, replicas of another format.
@@ -221,6 +278,9 @@ impl<F: Faults> Store<F> {
             logger: logger(),
             liveness,
             groups: BTreeMap::new(),
+            index: Index::default(),
+            clock: now,
+            note: Bytes::new(),
             dirty: BTreeSet::new(),
             outbox: Vec::new(),
             events: Vec::new(),
@@ -228,21 +288,24 @@ impl<F: Faults> Store<F> {
             ticks: 0,
             stalled: None,
             housekeeping: WriteBatch::new(),
+            reborn: Vec::new(),
         };
         for range in state::ranges(&*store.engine)? {
-            if let Some(mut state) = state::load_state(&*store.engine, range)? {
-                if store.faults.planted(Bug::IncompleteForgotten) {
-                    state.incomplete = false;
-                }
-                store.add_group(range, state)?;
+            let Some(state) = state::load_state(&*store.engine, range)? else { continue };
+            store.liveness.set_peers(others(&state.members, store.config.node));
+            store.index.set(range, &state);
+            if state.descriptor.is_none() {
+                // It goes unless a leader still wants it.
+                store.load(now, range)?;
             }
         }
         Ok(store)
     }
 
-    fn add_group(&mut self, range: RangeId, state: RangeState) -> ReplicationResult<()> {
+    fn add_group(&mut self, now: Millis, range: RangeId, state: RangeState) -> ReplicationResult<()> {
         self.liveness.set_peers(others(&state.members, self.config.node));
-        let mut group = Group::load(&self.engine, &self.config, range, state, &mut self.rng, &self.logger)?;
+        let (engine, config) = (&self.engine, &self.config);
+        let mut group = Group::load(engine, config, range, state, &mut self.rng, &self.logger, now)?;
         if group.is_sole_voter() && !group.state.incomplete {
             // There is nobody to wait for.
             group.raft.campaign()?;
@@ -257,9 +320,14 @@ impl<F: Faults> Store<F> {
         self.config.node
     }
 
-    /// The ranges with a replica here.
-    pub fn ranges(&self) -> Vec<RangeId> {
-        self.groups.keys().copied().collect()
+    /// Whether there is no other node to hear from.
+    pub fn is_alone(&self) -> bool {
+        self.liveness.is_alone()
+    }
+
+    /// Whether nothing happens in any group that is awake.
+    pub fn is_quiet(&self) -> bool {
+        self.groups.values().all(|group| group.idle_ticks > crate::config::QUIET_TICKS)
     }
 
     /// Whether writes wait for space on the disk.
@@ -319,20 +387,29 @@ impl<F: Faults> Store<F> {
     /// # Errors
     /// Then it certainly has no effect, now or later.
     pub fn propose(&mut self, now: Millis, proposal: Proposal) -> ReplicationResult<()> {
+        self.clock = now;
         let range = proposal.range;
         let sequence = self.held_sequence(range, now)?;
         if sequence != proposal.lease_sequence && !self.faults.planted(Bug::LeaseNotChecked) {
             return Err(ReplicationError::LeaseChanged);
+        }
+        if let Some(change) = &proposal.change {
+            self.check_change(range, change)?;
         }
         let command = Command {
             origin: Some(Origin { node: self.config.node, epoch: self.config.epoch, id: proposal.id }),
             lease_sequence: proposal.lease_sequence,
             batch: proposal.batch.encode(),
             lease: None,
+            change: proposal.change,
+            closed: (proposal.closed > Timestamp::MIN).then_some(proposal.closed),
         };
         self.propose_command(range, &command)?;
         if let Some(group) = self.groups.get_mut(&range) {
-            group.pending.insert(proposal.id, proposal.lease_sequence);
+            group.idle.used(now);
+            let pending =
+                Pending { lease_sequence: proposal.lease_sequence, change: command.change.map(Box::new) };
+            group.pending.insert(proposal.id, pending);
         }
         Ok(())
     }
@@ -356,7 +433,11 @@ impl<F: Faults> Store<F> {
         if self.stalled.is_some() {
             return Err(StorageError::DiskFull("the replicas wait for space".to_owned()).into());
         }
-        let group = self.groups.get(&range).ok_or(ReplicationError::NoReplica(range))?;
+        let Some(group) = self.groups.get(&range) else {
+            let asleep = self.index.contains(range);
+            let elsewhere = ReplicationError::NotLeader { range, leader: None };
+            return Err(if asleep { elsewhere } else { ReplicationError::NoReplica(range) });
+        };
         match self.lease(range, now) {
             LeaseView::Held { sequence, .. } => Ok(sequence),
             LeaseView::Elsewhere { .. } => {
@@ -406,12 +487,27 @@ impl<F: Faults> Store<F> {
         })
     }
 
-    /// The keys of a range.
-    pub fn descriptor(&self, range: RangeId) -> Option<&RangeDescriptor> {
-        self.groups.get(&range)?.state.descriptor.as_ref()
+    // Sending.
+
+    /// Sends another node something that means nothing to this crate: [`Store::step`] ignores it, so the
+    /// driver looks for [`Payload::App`] first. It may be lost.
+    pub fn send_app(&mut self, to: NodeId, bytes: Bytes) {
+        self.send(to, 0, Payload::App(App { bytes }));
     }
 
-    // Sending.
+    /// What goes with every heartbeat from now on. Notes of more than [`MAX_NOTE_BYTES`] are dropped.
+    pub fn set_note(&mut self, note: Bytes) {
+        if note.len() <= MAX_NOTE_BYTES {
+            self.note = note;
+        } else {
+            tracing::warn!(bytes = note.len(), "a note is too long to go with heartbeats");
+        }
+    }
+
+    /// The last note heard of each peer.
+    pub fn notes(&self) -> impl Iterator<Item = (NodeId, &Bytes)> {
+        self.liveness.notes()
+    }
 
     fn send(&mut self, to: NodeId, support: u64, payload: Payload) {
         if self.outbox.len() >= MAX_OUTBOX {
@@ -429,7 +525,8 @@ impl<F: Faults> Store<F> {
                 _ => {
                     // The support says: at this very moment I know you for the leader of this term.
                     let support = self.confirmation(now, range, &message);
-                    let wire = RaftMessage::from_raft(range, &message);
+                    let mut wire = RaftMessage::from_raft(range, &message);
+                    wire.wanted = self.groups.get(&range).is_some_and(|group| group.idle.is_used(now));
                     self.send(message.to, support, Payload::Raft(wire));
                 }
             }

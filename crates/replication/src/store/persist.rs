@@ -7,14 +7,16 @@
 use super::{Event, Store, others};
 use crate::Millis;
 use crate::apply::{Verdict, judge};
-use crate::command::{Command, Origin};
+use crate::change::check;
+use crate::command::{Command, Origin, RangeChange};
 use crate::error::{ReplicationError, ReplicationResult};
 use crate::faults::{Bug, Faults};
 use crate::group::Group;
-use crate::message::{Envelope, LeaderAnswer, Members, NodeId, Payload, RangeId};
+use crate::message::{Envelope, Members, NodeId, RangeId};
 use crate::snapshot::clear;
 use crate::state::{self, HardState, put_hard_state, put_state};
 use crate::store::members::decode_change;
+use kv_api::Timestamp;
 use raft::Ready;
 use raft::eraftpb::{Entry, EntryType};
 use storage::{StorageError, WriteBatch};
@@ -51,6 +53,7 @@ impl<F: Faults> Store<F> {
         now: Millis,
         mut early: impl FnMut(&mut Vec<Envelope>),
     ) -> ReplicationResult<Vec<Event>> {
+        self.clock = now;
         for _ in 0..MAX_ROUNDS {
             let round = match self.stalled.take() {
                 Some(round) => round,
@@ -70,7 +73,8 @@ impl<F: Faults> Store<F> {
 
     /// Whether the next call of [`Store::process`] has something to do.
     pub fn has_work(&self) -> bool {
-        self.stalled.is_none() && (!self.dirty.is_empty() || !self.housekeeping.is_empty())
+        let nothing = self.dirty.is_empty() && self.housekeeping.is_empty() && self.events.is_empty();
+        self.stalled.is_none() && !nothing
     }
 
     fn prepare(&mut self, now: Millis) -> ReplicationResult<Option<Prepared>> {
@@ -107,7 +111,11 @@ impl<F: Faults> Store<F> {
     ) -> ReplicationResult<()> {
         let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
         if !ready.snapshot().is_empty() {
+            let before = group.state.descriptor.clone();
             install(group, ready, &mut round.batch)?;
+            self.index.set(range, &group.state);
+            let changed = group.state.descriptor.clone().filter(|new| before.as_ref() != Some(new));
+            round.events.extend(changed.map(|descriptor| Event::DescriptorChanged { range, descriptor }));
             self.liveness.set_peers(others(&group.state.members, self.config.node));
             round.sync = true;
         }
@@ -116,7 +124,9 @@ impl<F: Faults> Store<F> {
             round.sync = true;
         }
         if let Some(hard_state) = ready.hs() {
-            let new = HardState { term: hard_state.term, vote: hard_state.vote, commit: hard_state.commit };
+            let written = group.raft.store().hard_state();
+            let (term, vote, commit) = (hard_state.term, hard_state.vote, hard_state.commit);
+            let new = HardState { term, vote, commit, ..written };
             group.raft.mut_store().set_hard_state(new);
             if !self.faults.planted(Bug::VoteNotPersisted) {
                 put_hard_state(&mut round.batch, range, new);
@@ -181,24 +191,25 @@ impl<F: Faults> Store<F> {
         }
         if next.batch.is_empty() {
             self.events.append(&mut next.events);
+            self.replace_empty()?;
             return Ok(true);
         }
         self.write(now, next)
     }
 
+    /// Removes a replica and the keys of its own descriptor. They are nobody else's, though the replica may not
+    /// have heard that it gave some up: until it has, no other is taken that has them.
     fn remove(&mut self, range: RangeId, round: &mut Prepared) {
         let Some(group) = self.groups.remove(&range) else { return };
-        if let Some(descriptor) = &group.state.descriptor {
+        for descriptor in [&group.state.descriptor, &group.state.arriving].into_iter().flatten() {
             clear(&mut round.batch, &descriptor.start, &descriptor.end);
         }
-        state::remove(&mut round.batch, range, group.raft.store().hard_state());
+        let hard_state = group.raft.store().hard_state();
+        let retired = hard_state.retired || group.state.descriptor.is_some();
+        state::remove(&mut round.batch, range, HardState { retired, ..hard_state });
+        self.index.remove(range);
         if group.is_leader() {
-            // Those who know this node for the leader would wait for as long as it lives.
-            let term = group.term();
-            let members: Vec<NodeId> = others(&group.state.members, self.config.node).collect();
-            for member in members {
-                self.send(member, 0, Payload::LeaderAnswer(LeaderAnswer { range_id: range, term }));
-            }
+            self.resign(range, group.term(), &group.state.members);
         }
         round.sync = true;
         if group.holding.is_some() {
@@ -216,10 +227,14 @@ impl<F: Faults> Store<F> {
         batch: &mut WriteBatch,
         events: &mut Vec<Event>,
     ) -> ReplicationResult<()> {
-        let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
         for entry in entries {
+            let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
             if entry.index <= group.state.applied {
                 continue;
+            }
+            if group.state.incomplete && !self.faults.planted(Bug::AppliedOverSnapshot) {
+                let message = format!("range {range} is incomplete and has entries to apply");
+                return Err(ReplicationError::Internal(message));
             }
             match entry.get_entry_type() {
                 EntryType::EntryNormal if entry.data.is_empty() => {}
@@ -230,7 +245,14 @@ impl<F: Faults> Store<F> {
                     };
                     let command = Command::from_entry(&entry.data).ok_or_else(damaged)?;
                     let here = Here { node: self.config.node, epoch: self.config.epoch };
-                    apply_command(group, entry, &command, here, &self.faults, batch, events)?;
+                    let place = events.len();
+                    let change = apply_command(group, entry, command, here, &self.faults, batch, events)?;
+                    if let Some(change) = change {
+                        // Before the event that the command is applied: who waits for it wants to use them.
+                        let mut told = Vec::new();
+                        self.apply_change(range, change, batch, &mut told)?;
+                        events.splice(place..place, told);
+                    }
                 }
                 EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
                     let change = decode_change(&entry.context).ok_or_else(|| {
@@ -251,12 +273,14 @@ impl<F: Faults> Store<F> {
                     group.state.members = members.clone();
                     group.removed = !members.contains(self.config.node);
                     group.idle_ticks = 0;
-                    events.push(Event::MembersChanged { range, members });
+                    events.push(Event::MembersChanged { range, members, index: entry.index });
                 }
             }
+            let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
             (group.state.applied, group.state.applied_term) = (entry.index, entry.term);
             group.state_changed = true;
         }
+        let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
         let (applied, members) = (group.state.applied, group.state.members.clone());
         group.raft.mut_store().set_applied(applied, &members);
         Ok(())
@@ -285,25 +309,36 @@ struct Here {
     epoch: u64,
 }
 
+/// Applies a command but for the ranges that come to be with it, which it returns.
 fn apply_command(
     group: &mut Group,
     entry: &Entry,
-    command: &Command,
+    command: Command,
     here: Here,
     faults: &impl Faults,
     batch: &mut WriteBatch,
     events: &mut Vec<Event>,
-) -> ReplicationResult<()> {
+) -> ReplicationResult<Option<RangeChange>> {
     let range = group.range;
     let own = |origin: &&Origin| origin.node == here.node && origin.epoch == here.epoch;
     let own = command.origin.as_ref().filter(own).map(|origin| origin.id);
     let own = own.filter(|id| group.pending.remove(id).is_some());
-    match judge(command, entry.term, &group.state.lease, faults) {
+    let mut verdict = judge(&command, entry.term, &group.state.lease, faults);
+    if verdict == Verdict::Apply
+        && let Some(change) = &command.change
+        && let Err(reason) = fits(group, change)
+    {
+        tracing::warn!(range, reason, "a change of ranges has no effect");
+        verdict = Verdict::Reject;
+    }
+    match verdict {
         Verdict::Apply => {
             batch.decode_into(&command.batch)?;
             if let Some(id) = own {
                 events.push(Event::Applied { range, id, index: entry.index });
             }
+            group.closed = group.closed.max(command.closed.unwrap_or(Timestamp::MIN));
+            return Ok(command.change);
         }
         Verdict::Reject => events.extend(own.map(|id| Event::Rejected { range, id })),
         Verdict::Ceiling(ceiling) => {
@@ -318,7 +353,7 @@ fn apply_command(
             let settled: Vec<u64> = group
                 .pending
                 .iter()
-                .filter(|(_, sequence)| **sequence < lease.sequence)
+                .filter(|(_, pending)| pending.lease_sequence < lease.sequence)
                 .map(|(id, _)| *id)
                 .collect();
             for id in settled {
@@ -337,7 +372,12 @@ fn apply_command(
             }
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+fn fits(group: &Group, change: &RangeChange) -> Result<(), &'static str> {
+    let own = group.state.descriptor.as_ref().ok_or("it has no keys")?;
+    check(group.range, own, &group.state.members, change)
 }
 
 /// Installs a snapshot whose contents have arrived before.
@@ -353,10 +393,12 @@ fn install(group: &mut Group, ready: &Ready, batch: &mut WriteBatch) -> Replicat
         applied_term: metadata.term,
         members: Members::from(metadata.get_conf_state()),
         incomplete: false,
+        arriving: None,
         ..incoming
     };
     // What became of these lies in what arrived, and cannot be told from it.
     group.pending.clear();
+    group.closed = Timestamp::MIN;
     group.raft.mut_store().restart(metadata.index, metadata.term, batch);
     let members = group.state.members.clone();
     group.raft.mut_store().set_applied(metadata.index, &members);

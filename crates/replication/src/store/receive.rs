@@ -11,7 +11,7 @@ use crate::message::{
     SnapshotAck, SnapshotChunk,
 };
 use crate::snapshot::{Progress, Receiver, Transfer, clear};
-use crate::state::{FORMAT, RangeState, put_state};
+use crate::state::{FORMAT, RangeState, is_destroyed, put_state};
 use prost::Message;
 use raft::SnapshotStatus;
 use raft::eraftpb::{Message as RawMessage, MessageType};
@@ -27,6 +27,7 @@ impl<F: Faults> Store<F> {
         if to != self.config.node || from == self.config.node || from == 0 {
             return;
         }
+        self.clock = now;
         match payload {
             Some(Payload::Heartbeat(heartbeat)) => {
                 let ack = self.liveness.heartbeat(now, from, from_epoch, heartbeat);
@@ -40,14 +41,14 @@ impl<F: Faults> Store<F> {
                 }
             }
             Some(Payload::LeaderQuery(query)) => self.leader_query(from, query),
-            Some(Payload::LeaderAnswer(answer)) => self.leader_answer(from, answer),
-            Some(Payload::NotMember(answer)) => self.not_member(answer),
+            Some(Payload::LeaderAnswer(answer)) => self.leader_answer(now, from, answer),
+            Some(Payload::NotMember(answer)) => self.not_member(now, answer),
             // Between what raft-rs wanted to persist and having persisted it nothing may change.
             Some(Payload::Raft(_)) if self.stalled.is_some() => {}
             Some(Payload::Raft(message)) => self.raft_message(now, from, from_epoch, support, &message),
             Some(Payload::SnapshotChunk(chunk)) => self.chunk(now, from, from_epoch, chunk),
             Some(Payload::SnapshotAck(ack)) => self.chunk_ack(now, from, ack),
-            None => {}
+            Some(Payload::App(_)) | None => {}
         }
     }
 
@@ -69,23 +70,28 @@ impl<F: Faults> Store<F> {
         let leads = self.groups.get(&query.range_id).is_some_and(|group| {
             group.is_leader() && group.term() == query.term && group.revoked != Some(query.term)
         });
-        let outside = self.groups.get(&query.range_id).and_then(|group| {
-            let complete = group.state.descriptor.is_some() && !group.state.incomplete;
-            (complete && !group.state.members.contains(from)).then_some(group.state.applied)
-        });
-        if let Some(index) = outside {
-            self.send(from, 0, Payload::NotMember(NotMember { range_id: query.range_id, index }));
+        let LeaderQuery { range_id, term } = query;
+        let asleep = !self.groups.contains_key(&range_id) && self.index.contains(range_id);
+        let mut truncated = 0;
+        // What cannot be read cannot be told.
+        if let Ok(Some(state)) = self.state_of(range_id) {
+            truncated = if asleep { state.truncated } else { 0 };
+            if state.descriptor.is_some() && !state.incomplete && !state.members.contains(from) {
+                let index = state.applied;
+                self.send(from, 0, Payload::NotMember(NotMember { range_id, index }));
+            }
         }
         // A later term says as much as no leadership: an earlier one does not come back.
         if !leads {
-            let LeaderQuery { range_id, term } = query;
-            self.send(from, 0, Payload::LeaderAnswer(LeaderAnswer { range_id, term }));
+            let answer = LeaderAnswer { range_id, term, asleep, truncated };
+            self.send(from, 0, Payload::LeaderAnswer(answer));
         }
     }
 
     /// A member says that this node was none at some index of the log. Its replica goes, unless it knows
     /// better: has applied that entry and is a member, or has a log that goes on to other changes of members.
-    fn not_member(&mut self, answer: NotMember) {
+    fn not_member(&mut self, now: Millis, answer: NotMember) {
+        self.load_for_message(now, answer.range_id);
         let Some(group) = self.groups.get_mut(&answer.range_id) else { return };
         let behind = group.state.applied < answer.index;
         if behind && !group.is_leader() && !group.raft.store().changes_members_after(answer.index) {
@@ -94,10 +100,13 @@ impl<F: Faults> Store<F> {
         }
     }
 
-    fn leader_answer(&mut self, from: NodeId, answer: LeaderAnswer) {
+    fn leader_answer(&mut self, now: Millis, from: NodeId, answer: LeaderAnswer) {
         let Some(group) = self.groups.get_mut(&answer.range_id) else { return };
         if group.guard.is_some_and(|guard| guard.leader == from && guard.term == answer.term) {
             group.guard = None;
+            if answer.asleep {
+                self.leader_is_asleep(now, from, answer);
+            }
         }
     }
 
@@ -107,11 +116,14 @@ impl<F: Faults> Store<F> {
             return;
         };
         let range = wire.range_id;
-        if range == 0 || !self.make_replica(range, &message) {
+        if range == 0 || !self.make_replica(now, range, &message) {
             return;
         }
-        if is_vote(&message) && !self.may_help(now, range, &message) {
-            return;
+        if is_vote(&message) {
+            self.note_wanted(now, range, wire.wanted);
+            if !self.may_help(now, range, &message) {
+                return self.refuse_vote(range);
+            }
         }
         let Some(group) = self.groups.get_mut(&range) else { return };
         if group.state.incomplete && message.get_msg_type() == MessageType::MsgAppend {
@@ -123,10 +135,13 @@ impl<F: Faults> Store<F> {
         }
         let kind = message.get_msg_type();
         let term = message.term;
+        let log = &group.raft.raft.raft_log;
+        let behind = is_vote(&message) && !log.is_up_to_date(message.index, message.log_term);
         // raft-rs has no use for what comes from nodes that are no members; the error says so.
         let _ = group.raft.step(message);
         group.idle_ticks = group.idle_ticks.min(crate::config::QUIET_TICKS);
         group.orphan_ticks = 0;
+        group.idle.heard(now);
         if !matches!(kind, MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse) {
             group.idle_ticks = 0;
         }
@@ -135,12 +150,17 @@ impl<F: Faults> Store<F> {
             let support = self.liveness.promise(now, from, from_epoch);
             group.guard = Some(Guard { leader: from, epoch: from_epoch, term, support });
             group.reset_election();
+            group.idle.wanted(now);
         }
         let answers = matches!(kind, MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse);
         if answers && group.is_leader() && group.term() == term && support != 0 {
             group.confirm(from, Support { epoch: from_epoch, generation: support });
         }
         self.dirty.insert(range);
+        if behind && wire.wanted {
+            // The candidate cannot lead; this replica perhaps can.
+            self.campaign(now, range);
+        }
     }
 
     /// Asks a leader for a snapshot in place of what it wants to append, unless one is on its way.
@@ -165,11 +185,16 @@ impl<F: Faults> Store<F> {
     }
 
     /// Makes an empty replica for a range that a leader wants to have one here. False if there is none.
-    fn make_replica(&mut self, range: RangeId, message: &RawMessage) -> bool {
+    fn make_replica(&mut self, now: Millis, range: RangeId, message: &RawMessage) -> bool {
         if self.groups.contains_key(&range) {
             return true;
         }
-        if !from_leader(message.get_msg_type()) {
+        let asks = from_leader(message.get_msg_type()) || is_vote(message);
+        if self.index.contains(range) {
+            // What a replica that sleeps has asked for it does not want to know any more.
+            return asks && self.load_for_message(now, range);
+        }
+        if !from_leader(message.get_msg_type()) || self.is_barred(range) {
             return false;
         }
         let state = RangeState {
@@ -179,12 +204,39 @@ impl<F: Faults> Store<F> {
             lease: Lease::default(),
             ..RangeState::default()
         };
-        match self.add_group(range, state) {
+        match self.add_group(now, range, state) {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(range, "a replica cannot be made: {error}");
                 false
             }
+        }
+    }
+
+    /// Whether no message may make a replica of a range.
+    fn is_barred(&self, range: RangeId) -> bool {
+        // When in doubt it stays away.
+        let destroyed = || is_destroyed(&*self.engine, range).unwrap_or(true);
+        !self.faults.planted(Bug::DestroyedComesBack) && destroyed()
+    }
+
+    /// A candidate says whether somebody wants the range.
+    fn note_wanted(&mut self, now: Millis, range: RangeId, wanted: bool) {
+        if let Some(group) = self.groups.get_mut(&range) {
+            group.idle.heard(now);
+            if wanted {
+                group.idle.wanted(now);
+            }
+        }
+    }
+
+    /// A candidate is not helped. If that is because this node leads, the candidate is to know.
+    fn refuse_vote(&mut self, range: RangeId) {
+        if let Some(group) = self.groups.get_mut(&range)
+            && group.is_leader()
+        {
+            group.raft.ping();
+            self.dirty.insert(range);
         }
     }
 
@@ -232,7 +284,7 @@ impl<F: Faults> Store<F> {
             return;
         };
         let mut transfer = Transfer::begin(id, message.to, wire, group.state.clone(), &descriptor, now);
-        match transfer.read(&*self.engine, 0, self.config.chunk_bytes) {
+        match transfer.read(&*self.engine, 0, group.state.applied, self.config.chunk_bytes) {
             Ok(()) => {
                 tracing::info!(range, to = message.to, index = transfer.index(), "sending a snapshot");
                 let envelope = transfer.envelope(now);
@@ -254,7 +306,8 @@ impl<F: Faults> Store<F> {
         let mut progress = transfer.acknowledged(ack.transfer, ack.sequence, ack.refused, now);
         let mut envelope = None;
         if progress == Progress::Send {
-            match transfer.read(&*self.engine, ack.sequence + 1, self.config.chunk_bytes) {
+            match transfer.read(&*self.engine, ack.sequence + 1, group.state.applied, self.config.chunk_bytes)
+            {
                 Ok(()) => envelope = Some(transfer.envelope(now)),
                 Err(error) => {
                     tracing::error!(range = ack.range_id, "a snapshot cannot be read: {error}");
@@ -296,6 +349,18 @@ impl<F: Faults> Store<F> {
         }
     }
 
+    /// Whether another replica here has keys of a snapshot: one that has not heard that they are no longer its
+    /// own. It is woken, so that it hears, and the snapshot is for later.
+    fn is_occupied(&mut self, now: Millis, chunk: &SnapshotChunk) -> crate::ReplicationResult<bool> {
+        let Some(descriptor) = sent_state(chunk).and_then(|state| state.descriptor) else { return Ok(false) };
+        let other = self.index.overlapping(chunk.range_id, &descriptor.start, &descriptor.end);
+        let Some(other) = other.filter(|_| !self.faults.planted(Bug::OverlapAccepted)) else {
+            return Ok(false);
+        };
+        self.wake(now, other)?;
+        Ok(true)
+    }
+
     /// Writes a chunk. `Some(false)` refuses the transfer, `None` says nothing about it.
     fn take_chunk(
         &mut self,
@@ -311,9 +376,12 @@ impl<F: Faults> Store<F> {
         let announcement = chunk.announcement.as_ref().and_then(|wire| wire.to_raft(from, self.config.node));
         if chunk.sequence == 0 {
             let Some(message) = &announcement else { return Ok(Some(false)) };
-            if range == 0 || !self.make_replica(range, message) {
+            if range == 0 || !self.make_replica(now, range, message) {
                 return Ok(Some(false));
             }
+        }
+        if chunk.sequence == 0 && self.is_occupied(now, &chunk)? {
+            return Ok(Some(false));
         }
         let Some(group) = self.groups.get_mut(&range) else { return Ok(Some(false)) };
         let this = Receiver { from, epoch, transfer: chunk.transfer, next: chunk.sequence, heard_at: now };
@@ -333,10 +401,19 @@ impl<F: Faults> Store<F> {
             if !wanted(group, message) {
                 return Ok(Some(false));
             }
+            let early = group.state.applied < group.raft.raft.raft_log.committed;
+            if early && !self.faults.planted(Bug::AppliedOverSnapshot) {
+                // What is committed and not applied yet would be applied over what arrives, which is newer. The
+                // chunk comes again.
+                return Ok(None);
+            }
+            let old =
+                [group.state.descriptor.clone(), group.state.arriving.clone(), state.descriptor.clone()];
             group.state.incomplete = true;
+            group.state.arriving = state.descriptor;
             put_state(&mut batch, range, &group.state);
             if !self.faults.planted(Bug::SnapshotNotCleared) {
-                for descriptor in [&group.state.descriptor, &state.descriptor].into_iter().flatten() {
+                for descriptor in old.iter().flatten() {
                     clear(&mut batch, &descriptor.start, &descriptor.end);
                 }
             }
@@ -344,6 +421,9 @@ impl<F: Faults> Store<F> {
         batch.decode_into(&chunk.puts)?;
         // The first and the last are the borders of what a crash may leave behind.
         self.engine.write(&batch, chunk.sequence == 0 || chunk.last)?;
+        if chunk.sequence == 0 {
+            self.index.set(range, &group.state);
+        }
         group.receiver = Some(Receiver { next: chunk.sequence + 1, ..this });
         if chunk.last {
             group.receiver = None;
@@ -408,6 +488,7 @@ fn sensible(group: &Group, message: &mut RawMessage) -> bool {
     match message.get_msg_type() {
         // They come in chunks.
         MessageType::MsgSnapshot | MessageType::MsgTransferLeader => false,
+        MessageType::MsgTimeoutNow => !group.state.incomplete,
         MessageType::MsgHeartbeat => {
             if group.state.incomplete {
                 message.commit = message.commit.min(committed);

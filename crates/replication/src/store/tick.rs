@@ -13,15 +13,21 @@ use raft::{SnapshotStatus, StateRole};
 /// Ticks after which a leader that gave up serving, and still leads, steps down.
 const HANDOVER_TICKS: usize = 10;
 
+/// Entries, and bytes of them, that may stay in the log of a group that sleeps: it is to wake fast. If a member
+/// that is not there needs more, more stay.
+const ASLEEP_KEEP: u64 = 32;
+const ASLEEP_KEEP_BYTES: usize = 64 << 10;
+
 /// Ticks after which a replica that never got contents is removed.
 const ORPHAN_TICKS: u32 = 50;
 
 impl<F: Faults> Store<F> {
     /// Lets time pass. To be called every [`crate::config::TICK_MS`].
     pub fn tick(&mut self, now: Millis) {
+        self.clock = now;
         self.ticks += 1;
         for peer in self.liveness.due(now) {
-            self.send(peer, 0, Payload::Heartbeat(Heartbeat { sent_at: now }));
+            self.send(peer, 0, Payload::Heartbeat(Heartbeat { sent_at: now, note: self.note.clone() }));
         }
         if self.stalled.is_some() {
             return;
@@ -50,6 +56,7 @@ impl<F: Faults> Store<F> {
                 let term = group.term();
                 group.raft.raft.abort_leader_transfer();
                 group.raft.raft.become_follower(term, 0);
+                group.drowsy = false;
                 self.dirty.insert(range);
                 return;
             }
@@ -75,6 +82,7 @@ impl<F: Faults> Store<F> {
         } else if group.idle_ticks > QUIET_TICKS {
             group.dismissed.clear();
         }
+        self.leader_sleeps(now, range);
     }
 
     /// Asks for the lease once everything of earlier terms is applied: its number then is the next one.
@@ -101,10 +109,13 @@ impl<F: Faults> Store<F> {
 
     fn tick_follower(&mut self, now: Millis, range: RangeId) {
         let Some(group) = self.groups.get_mut(&range) else { return };
+        // What it began as leader is the next leader's business.
+        group.dismissed.clear();
+        group.transfers.clear();
         if group.state.descriptor.is_none() {
             group.orphan_ticks += 1;
             // It was made for a message that came late, or for a leader that has gone; the next one makes another.
-            if group.orphan_ticks > ORPHAN_TICKS {
+            if group.orphan_ticks > ORPHAN_TICKS && !group.is_guarded(&self.liveness, now) {
                 group.removed = true;
                 self.dirty.insert(range);
             }
@@ -113,7 +124,13 @@ impl<F: Faults> Store<F> {
         let alone = group.is_sole_voter();
         if !alone && group.is_guarded(&self.liveness, now) {
             group.reset_election();
-            if group.raft.raft.leader_id == 0
+            let asks = group.idle.asks(now);
+            if self.faults.planted(Bug::GuardForgottenAsleep) {
+                self.follower_sleeps(now, range);
+                return;
+            }
+            group.idle.wanted(now);
+            if (group.raft.raft.leader_id == 0 || asks)
                 && let Some(guard) = group.guard
             {
                 let query = LeaderQuery { range_id: range, term: guard.term };
@@ -121,6 +138,12 @@ impl<F: Faults> Store<F> {
             }
             return;
         }
+        if self.follower_sleeps(now, range) {
+            return;
+        }
+        let Some(group) = self.groups.get_mut(&range).filter(|group| group.idle.is_wanted(now)) else {
+            return;
+        };
         let campaigns = group.is_voter() && !group.state.incomplete && group.state.descriptor.is_some();
         if !alone && self.liveness.is_in_grace(now) {
             return;
@@ -165,10 +188,15 @@ impl<F: Faults> Store<F> {
 
     /// Removes the part of a log that nobody is going to ask for.
     fn truncate(&mut self, now: Millis, range: RangeId) {
-        let keep = self.config.log_keep.max(1);
         let Some(group) = self.groups.get_mut(&range) else { return };
         let log = group.raft.store();
-        let (truncated, large) = (log.truncated(), log.bytes() > self.config.log_keep_bytes);
+        let (mut keep, mut keep_bytes) = (self.config.log_keep.max(1), self.config.log_keep_bytes);
+        let near_enough = keep.saturating_mul(4);
+        let resting = group.drowsy;
+        if resting {
+            (keep, keep_bytes) = (keep.min(ASLEEP_KEEP), keep_bytes.min(ASLEEP_KEEP_BYTES));
+        }
+        let (truncated, large) = (log.truncated(), log.bytes() > keep_bytes);
         let applied = group.state.applied;
         if applied.saturating_sub(truncated) < keep.saturating_mul(2) && !(large && applied > truncated) {
             return;
@@ -180,8 +208,9 @@ impl<F: Faults> Store<F> {
         if group.is_leader() {
             for (node, progress) in group.raft.raft.prs().iter() {
                 // Who is far behind, or not there, gets a snapshot.
-                let near = applied.saturating_sub(progress.matched) <= keep.saturating_mul(4) && !large;
-                if *node != self.config.node && near && self.liveness.is_live(now, *node) {
+                let near = applied.saturating_sub(progress.matched) <= near_enough && (resting || !large);
+                let waits = resting || self.liveness.is_live(now, *node);
+                if *node != self.config.node && near && waits {
                     target = target.min(progress.matched);
                 }
             }
@@ -191,7 +220,13 @@ impl<F: Faults> Store<F> {
         for transfer in group.transfers.values() {
             target = target.min(transfer.index());
         }
-        if target <= truncated {
+        self.cut(range, target);
+    }
+
+    /// Removes the entries up to `target` from a log.
+    pub(super) fn cut(&mut self, range: RangeId, target: u64) {
+        let Some(group) = self.groups.get_mut(&range) else { return };
+        if target <= group.raft.store().truncated() || group.state.incomplete || group.raft.snap().is_some() {
             return;
         }
         match group.raft.mut_store().truncate(target, &mut self.housekeeping) {

@@ -10,7 +10,7 @@
 //!
 //! Ends with 1 if a check failed and with 2 if it was called wrongly.
 
-use replication::Bug;
+use simulation::planted::Plant;
 use simulation::{Options, Wanted, operations, report, run, run_many};
 use std::io::{IsTerminal, Write};
 use std::ops::RangeInclusive;
@@ -86,8 +86,9 @@ fn arguments() -> Result<(RangeInclusive<u64>, Options), String> {
     let bug = |name: &str| match set(name) {
         None => Ok(None),
         Some(value) => {
-            let bug = Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == value);
-            bug.map(Some).ok_or_else(|| format!("{name} is {value}, but should be one of {:?}", Bug::ALL))
+            let bug = Plant::all().find(|bug| format!("{bug:?}") == value);
+            let known: Vec<Plant> = Plant::all().collect();
+            bug.map(Some).ok_or_else(|| format!("{name} is {value}, but should be one of {known:?}"))
         }
     };
     let options = match (bug("BUG")?, bug("SCENARIO")?) {

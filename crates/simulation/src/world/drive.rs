@@ -8,13 +8,14 @@ use crate::clock::{MILLI, Micros};
 use crate::coverage::Kind;
 use crate::network::Fate;
 use crate::node::{Input, Process};
-use crate::register::{Effect, RANGE, Request, Turn};
+use crate::register::{Answer, Effect, Request, Turn};
 use crate::watch::Violation;
+use bytes::Bytes;
 use prost::Message;
 use rand::Rng;
 use replication::config::TICK_MS;
 use replication::message::Payload;
-use replication::{Envelope, Event, GroupStatus, NodeId, Store, StoreConfig};
+use replication::{Envelope, Event, GroupStatus, NodeId, RangeId, Store, StoreConfig};
 use std::sync::Arc;
 
 /// How long a process takes for what needs no disk.
@@ -30,21 +31,29 @@ impl World {
         let (now, planted) = (self.now, self.planted);
         let (origin, seed) = (self.rng.random_range(0..1 << 40), self.rng.random());
         let (log_keep, chunk_bytes) = (self.plan.log_keep, self.plan.chunk_bytes);
+        let sleep_after_ms = self.plan.sleep_after_ms;
         let Some(node) = self.node(id).filter(|node| node.process.is_none()) else { return Ok(()) };
         node.clock.restart(now, origin);
         node.epoch += 1;
         let epoch = node.epoch;
-        let config = StoreConfig { log_keep, chunk_bytes, ..StoreConfig::new(id, epoch, seed) };
+        let config =
+            StoreConfig { log_keep, chunk_bytes, sleep_after_ms, ..StoreConfig::new(id, epoch, seed) };
         let engine = Arc::clone(&node.engine);
-        match Store::open(engine, config, planted, node.clock.millis(now)) {
-            Ok(store) => node.process = Some(Process::new(store)),
+        let ranges = match Store::open(engine, config, planted, node.clock.millis(now)) {
+            Ok(mut store) => {
+                store.set_note(note(id, epoch));
+                let ranges: Vec<RangeId> = store.local().map(|(range, _)| range).collect();
+                node.process = Some(Process::new(store));
+                ranges
+            }
             Err(error) if now < node.full_until || node.fused.is_some() => {
                 self.trace.note(now, || format!("n{id} does not start: {error}"));
                 self.after(START_AGAIN, Happening::Start(id));
                 return Ok(());
             }
             Err(error) => return Err(Violation::new("opens again", format!("node {id}: {error}"))),
-        }
+        };
+        ranges.into_iter().for_each(|range| self.range_seen(range));
         self.trace.note(now, || format!("n{id} starts, epoch {epoch}"));
         self.schedule_tick(id, epoch);
         self.wake(id)
@@ -83,11 +92,17 @@ impl World {
         self.input(id, Input::Request(request))
     }
 
-    pub(super) fn submit(&mut self, id: NodeId, epoch: u64, proposal: u64) -> Result<(), Violation> {
+    pub(super) fn submit(
+        &mut self,
+        id: NodeId,
+        epoch: u64,
+        range: RangeId,
+        proposal: u64,
+    ) -> Result<(), Violation> {
         if self.process(id, epoch).is_none() {
             return Ok(());
         }
-        self.input(id, Input::Submit(proposal))
+        self.input(id, Input::Submit(range, proposal))
     }
 
     /// Gives a node's process, if there is one, something to do.
@@ -112,6 +127,10 @@ impl World {
         }
         process.busy = false;
         let (outbox, replies) = (std::mem::take(&mut process.outbox), std::mem::take(&mut process.replies));
+        let destroyed = std::mem::take(&mut process.destroyed);
+        if let Some(node) = self.node(id) {
+            node.destroyed.extend(destroyed);
+        }
         for envelope in outbox {
             self.transmit(envelope)?;
         }
@@ -123,7 +142,8 @@ impl World {
 
     /// Lets a process work, if it can.
     pub(super) fn wake(&mut self, id: NodeId) -> Result<(), Violation> {
-        let now = self.now;
+        self.touched.insert(id);
+        let (now, planted) = (self.now, self.planted);
         let slow_evaluation = if now < self.slow_evaluation.0 { self.slow_evaluation.1 } else { 0 };
         let Some(place) = usize::try_from(id).ok().and_then(|id| id.checked_sub(1)) else { return Ok(()) };
         let Some(node) = self.nodes.get_mut(place) else { return Ok(()) };
@@ -141,41 +161,58 @@ impl World {
             now: clock_ms,
             wall_ns,
             slow_evaluation,
+            planted,
             rng: &mut self.rng,
             effects: &mut effects,
         };
         while let Some(input) = process.inbox.pop_front() {
             match input {
-                Input::Envelope(envelope) => turn.store.step(clock_ms, *envelope),
+                Input::Envelope(envelope) => match &envelope.payload {
+                    Some(Payload::App(app)) => process.service.heard(&mut turn, envelope.from, &app.bytes),
+                    _ => turn.store.step(clock_ms, *envelope),
+                },
                 Input::Tick => {
                     turn.store.tick(clock_ms);
-                    process.registers.tick(&mut turn);
+                    process.service.tick(&mut turn);
                 }
-                Input::Request(request) => process.registers.request(&mut turn, request),
-                Input::Submit(proposal) => process.registers.submit(&mut turn, proposal),
+                Input::Request(request) => process.service.request(&mut turn, request),
+                Input::Submit(range, proposal) => process.service.submit(&mut turn, range, proposal),
                 // An operator tries again when it is refused.
-                Input::Transfer(to) => drop(turn.store.transfer_leader(clock_ms, RANGE, to)),
-                Input::Change(change) => drop(turn.store.change_members(clock_ms, RANGE, change)),
+                Input::Transfer(range, to) => drop(turn.store.transfer_leader(clock_ms, range, to)),
+                Input::Members(range, change) => drop(turn.store.change_members(clock_ms, range, change)),
+                Input::Change(range, wish) => process.service.change(&mut turn, range, wish),
+                // It is told again if its disk is full.
+                Input::Destroy(range) => {
+                    process.destroyed.extend(turn.store.destroy(range).is_ok().then_some(range));
+                }
+                Input::Wake(range) => drop(turn.store.wake(clock_ms, range)),
             }
         }
         let processed = turn.store.process(clock_ms);
         let events = match processed {
             Ok(events) => events,
             Err(error) => {
+                // What was proposed may be on its disk.
+                effects.retain(|effect| matches!(effect, Effect::Evaluated(_) | Effect::Served { .. }));
+                let epoch = node.epoch;
+                self.effects(id, epoch, effects)?;
                 return self.store_failed(id, &error.to_string());
             }
         };
         for event in &events {
-            process.registers.event(&mut turn, event);
+            process.service.event(&mut turn, event);
         }
+        process.service.applied(&mut turn);
         process.again = process.store.has_work();
         process.outbox = process.store.take_messages();
         let synced = node.engine.syncs() > syncs;
-        let status = if ticks || !events.is_empty() { process.store.status(RANGE) } else { None };
+        let ranges = if ticks || !events.is_empty() { process.store.ranges() } else { Vec::new() };
+        let status = |range: RangeId| Some((range, process.store.status(range)?));
+        let statuses: Vec<_> = ranges.into_iter().filter_map(status).collect();
         let epoch = node.epoch;
         self.note_events(id, &events);
-        if let Some(status) = status {
-            self.note_status(id, &status)?;
+        for (range, status) in statuses {
+            self.note_status(id, range, &status)?;
         }
         self.effects(id, epoch, effects)?;
         self.wait_for_disk(id, synced)
@@ -218,15 +255,15 @@ impl World {
         }
     }
 
-    fn note_status(&mut self, id: NodeId, status: &GroupStatus) -> Result<(), Violation> {
-        if status.is_leader && self.watch.leads(id, status.term)? {
+    fn note_status(&mut self, id: NodeId, range: RangeId, status: &GroupStatus) -> Result<(), Violation> {
+        if status.is_leader && self.watch.leads(id, range, status.term)? {
             self.coverage.count(Kind::Terms);
         }
-        if let Some(node) = self.node(id) {
-            let was = std::mem::replace(&mut node.incomplete, status.incomplete);
-            if was && !status.incomplete {
-                self.coverage.count(Kind::SnapshotsReceived);
-            }
+        let Some(node) = self.node(id) else { return Ok(()) };
+        if status.incomplete {
+            node.incomplete.insert(range);
+        } else if node.incomplete.remove(&range) {
+            self.coverage.count(Kind::SnapshotsReceived);
         }
         Ok(())
     }
@@ -239,6 +276,9 @@ impl World {
                 Event::CeilingRaised { .. } => self.coverage.count(Kind::CeilingsRaised),
                 Event::MembersChanged { .. } => self.coverage.count(Kind::MembersChanged),
                 Event::Removed { .. } => self.coverage.count(Kind::Removed),
+                Event::Created { range, .. } => self.range_seen(*range),
+                Event::DescriptorChanged { .. } => self.coverage.count(Kind::Configured),
+                Event::Slept { .. } => self.coverage.count(Kind::Slept),
                 _ => {}
             }
         }
@@ -248,16 +288,23 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Reply(request, answer) => {
+                    if let Answer::Read(timestamp, value) = answer {
+                        self.watch.read(request.op, request.register, timestamp, value);
+                    }
                     if let Some(process) = self.process(id, epoch) {
                         process.replies.push((request, answer));
                     }
                 }
-                Effect::Served { sequence, timestamp } => {
-                    self.watch.leased(id, epoch, sequence)?;
-                    self.watch.served(sequence, timestamp)?;
+                Effect::Served { range, sequence, timestamp, register } => {
+                    self.watch.leased(id, epoch, range, sequence)?;
+                    self.watch.served(range, sequence, timestamp)?;
+                    if let Some(register) = register {
+                        self.watch.served_register(register, (range, sequence), timestamp)?;
+                    }
                 }
-                Effect::Applied(op, register, version) => {
-                    self.watch.applied(op, register, version)?;
+                Effect::Evaluated(version) => self.watch.evaluated(version),
+                Effect::Applied(op, version) => {
+                    self.watch.applied(op, version)?;
                     self.record.applied(op).map_err(|detail| Violation::new("answers", detail))?;
                 }
                 Effect::Void(op) => {
@@ -265,14 +312,16 @@ impl World {
                 }
                 Effect::Rejected => self.coverage.count(Kind::Rejected),
                 Effect::Refused => self.coverage.count(Kind::Refused),
-                Effect::Leased(sequence) => {
+                Effect::Leased(range, sequence) => {
                     self.coverage.count(Kind::Leases);
-                    self.watch.leased(id, epoch, sequence)?;
+                    self.watch.leased(id, epoch, range, sequence)?;
                 }
-                Effect::SubmitLater(proposal, delay) => {
+                Effect::SubmitLater(range, proposal, delay) => {
                     self.coverage.count(Kind::SlowEvaluations);
-                    self.after(delay, Happening::Submit(id, epoch, proposal));
+                    self.after(delay, Happening::Submit(id, epoch, range, proposal));
                 }
+                Effect::Waited => self.coverage.count(Kind::Waits),
+                Effect::Woken => self.coverage.count(Kind::Woken),
                 Effect::Wrong(check, detail) => {
                     return Err(Violation::new(check, format!("node {id}: {detail}")));
                 }
@@ -318,6 +367,11 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// What a process wants its peers to know.
+pub(super) fn note(id: NodeId, epoch: u64) -> Bytes {
+    Bytes::from(format!("process {epoch} of node {id}"))
 }
 
 /// A message as it is when it has been encoded and decoded.

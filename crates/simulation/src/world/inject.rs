@@ -3,15 +3,14 @@
 use super::{Happening, World};
 use crate::clock::{MILLI, Micros};
 use crate::coverage::Kind;
-use crate::fault::{Direction, Fault, Loss, Who};
+use crate::fault::{Direction, Fault, Loss, Which, Who};
 use crate::nemesis;
 use crate::network::Link;
 use crate::node::Input;
 use crate::plan::NODES;
-use crate::register::RANGE;
 use crate::watch::Violation;
 use rand::Rng;
-use replication::{GroupStatus, NodeId};
+use replication::{GroupStatus, NodeId, RangeId};
 use storage::StorageError;
 
 impl World {
@@ -33,7 +32,10 @@ impl World {
     pub(super) fn trouble(&mut self) -> Result<(), Violation> {
         let fault = match &self.plan.script {
             Some(script) => script.get(self.script_at).map(|(_, fault)| fault.clone()),
-            None => Some(nemesis::draw(&self.plan, &mut self.rng)),
+            None => {
+                self.concern = self.resolve_range(Which::Any);
+                Some(nemesis::draw(&self.plan, &mut self.rng))
+            }
         };
         self.script_at += 1;
         self.schedule_trouble();
@@ -45,7 +47,8 @@ impl World {
 
     fn inject(&mut self, fault: Fault) -> Result<(), Violation> {
         let now = self.now;
-        self.trace.note(now, || format!("*** {fault:?}"));
+        let range = self.concern;
+        self.trace.note(now, || format!("*** {fault:?}, range {range}"));
         match fault {
             Fault::Crash { who, loss, down } => {
                 let id = self.resolve(who);
@@ -109,8 +112,17 @@ impl World {
                 if let Some(leader) = self.leader() {
                     self.coverage.count(Kind::Transfers);
                     self.former_leader = leader;
-                    return self.input(leader, Input::Transfer(to));
+                    return self.input(leader, Input::Transfer(range, to));
                 }
+            }
+            Fault::Concern(which) => self.concern = self.resolve_range(which),
+            Fault::Split { at } => return self.split(at),
+            Fault::Configure => return self.configure(),
+            Fault::CreateTenant => return self.create_tenant(),
+            Fault::DropTenant { within } => self.drop_tenant(within),
+            Fault::Silence { span } => {
+                self.coverage.count(Kind::Silences);
+                self.silent_until = now + span;
             }
             Fault::ChangeMembers => return self.change_members(),
             Fault::SetVoters(voters) => return self.set_voters(&voters),
@@ -119,9 +131,14 @@ impl World {
         Ok(())
     }
 
-    /// The node that leads, in the highest term if several think so.
+    /// The node that leads the range that faults concern.
     pub(super) fn leader(&self) -> Option<NodeId> {
-        let leaders = self.nodes.iter().filter_map(|node| Some((node.leads()?, node.id)));
+        self.leader_of(self.concern)
+    }
+
+    /// The node that leads a range, in the highest term if several think so.
+    pub(super) fn leader_of(&self, range: RangeId) -> Option<NodeId> {
+        let leaders = self.nodes.iter().filter_map(|node| Some((node.leads(range)?, node.id)));
         leaders.max().map(|(_, id)| id)
     }
 
@@ -229,6 +246,7 @@ impl World {
         self.trace.note(now, || "*** healed".to_owned());
         self.network.heal();
         self.slow_evaluation = (0, 0);
+        self.silent_until = 0;
         self.plan.sync = (50, 200);
         for node in &mut self.nodes {
             node.slow = (0, 0);
@@ -248,8 +266,14 @@ impl World {
         }
     }
 
-    /// What a node knows of the group.
+    /// What a node knows of the range that faults concern.
     pub(super) fn status_of(&mut self, id: NodeId) -> Option<GroupStatus> {
-        self.node(id)?.process.as_ref()?.store.status(RANGE)
+        let range = self.concern;
+        self.status_in(range, id)
+    }
+
+    /// What a node knows of a range.
+    pub(super) fn status_in(&mut self, range: RangeId, id: NodeId) -> Option<GroupStatus> {
+        self.node(id)?.process.as_ref()?.store.status(range)
     }
 }

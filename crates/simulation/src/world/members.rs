@@ -33,9 +33,9 @@ impl World {
 
     fn propose_change(&mut self, leader: NodeId, change: MemberChange) -> Result<(), Violation> {
         self.coverage.count(Kind::MemberChanges);
-        let now = self.now;
-        self.trace.note(now, || format!("n{leader} is asked for {change:?}"));
-        self.input(leader, Input::Change(change))
+        let (now, range) = (self.now, self.concern);
+        self.trace.note(now, || format!("n{leader} is asked for {change:?} of range {range}"));
+        self.input(leader, Input::Members(self.concern, change))
     }
 
     fn draw_change(&mut self, leader: NodeId, status: &GroupStatus) -> Option<MemberChange> {

@@ -4,6 +4,7 @@
 //! * `clients`: who reads and writes.
 //! * `inject`: faults, and their ends.
 //! * `members`: changes of members, as an operator would make them.
+//! * `ranges`: which ranges there are; splits, tenants that come and go.
 //! * `finish`: after the trouble: healing, settling, quiet, and the last checks.
 
 mod clients;
@@ -11,17 +12,18 @@ mod drive;
 mod finish;
 mod inject;
 mod members;
+mod ranges;
 
 use crate::clock::{MAX_RATE_PPM, Micros, NodeClock, SECOND};
 use crate::coverage::Coverage;
-use crate::layout;
+use crate::layout::{self, Tenant};
 use crate::network::{Link, Network};
 use crate::node::Node;
 use crate::plan::{NODES, Plan};
-use crate::planted::Planted;
+use crate::planted::{Plant, Planted};
 use crate::queue::Queue;
 use crate::record::Record;
-use crate::register::{Answer, ClientId, OpId, RANGE, Request};
+use crate::register::{Answer, ClientId, FIRST_RANGE, OpId, Request};
 use crate::trace::Trace;
 use crate::watch::{Violation, Watch};
 use bytes::Bytes;
@@ -29,7 +31,9 @@ use clients::Client;
 use finish::Ending;
 use rand::Rng;
 use rand::rngs::SmallRng;
-use replication::{Bug, Envelope, NodeId, RangeDescriptor};
+use ranges::Ranges;
+use replication::{Envelope, NodeId, RangeDescriptor, RangeId};
+use std::collections::BTreeSet;
 
 /// More events than any sound run comes near to: somebody sends without end.
 const MAX_EVENTS: u64 = 5_000_000;
@@ -45,7 +49,9 @@ enum Happening {
     /// A pause ends.
     Resume(NodeId, u64),
     /// A command that was evaluated is proposed.
-    Submit(NodeId, u64, u64),
+    Submit(NodeId, u64, RangeId, u64),
+    /// A node hears that a range is gone for good.
+    Destroy(NodeId, RangeId),
     /// A node starts.
     Start(NodeId),
     /// A request arrives.
@@ -81,8 +87,14 @@ pub struct World {
     ending: Ending,
     /// The next line of the script.
     script_at: usize,
-    /// Who led when a fault last hit the leader.
+    ranges: Ranges,
+    /// The range that faults concern.
+    concern: RangeId,
+    /// Who led it when a fault last hit the leader.
     former_leader: NodeId,
+    /// The nodes to which something has just happened.
+    touched: BTreeSet<NodeId>,
+    silent_until: Micros,
     weather_until: Micros,
     slow_evaluation: (Micros, Micros),
     values: u64,
@@ -97,7 +109,7 @@ pub struct World {
 
 impl World {
     /// A cluster that is about to start.
-    pub fn new(plan: Plan, mut rng: SmallRng, bug: Option<Bug>, trace: Trace) -> Self {
+    pub fn new(plan: Plan, mut rng: SmallRng, bug: Option<Plant>, trace: Trace) -> Self {
         let nodes = (1..=NODES)
             .map(|id| {
                 let wall_offset = rng.random_range(-plan.wall_error..=plan.wall_error);
@@ -118,7 +130,11 @@ impl World {
             clients,
             ending: Ending::default(),
             script_at: 0,
+            ranges: Ranges::default(),
+            concern: FIRST_RANGE,
             former_leader: 1,
+            touched: BTreeSet::new(),
+            silent_until: 0,
             weather_until: 0,
             slow_evaluation: (0, 0),
             values: layout::INITIAL,
@@ -152,10 +168,11 @@ impl World {
     fn begin(&mut self) -> Result<(), Violation> {
         self.trace.note(0, || format!("{:?}", self.plan));
         let descriptor = RangeDescriptor {
-            range_id: RANGE,
+            range_id: FIRST_RANGE,
             start: Bytes::from_static(layout::START),
             end: Bytes::from_static(layout::END),
             generation: 1,
+            config: Bytes::new(),
         };
         for node in self.nodes.iter().filter(|node| self.plan.voters.contains(&node.id)) {
             replication::store::bootstrap(&*node.engine, &descriptor, &self.plan.voters)
@@ -187,7 +204,8 @@ impl World {
             Happening::Tick(node, epoch) => self.tick(node, epoch),
             Happening::DiskDone(node, epoch) => self.disk_done(node, epoch),
             Happening::Resume(node, epoch) => self.resume(node, epoch),
-            Happening::Submit(node, epoch, proposal) => self.submit(node, epoch, proposal),
+            Happening::Submit(node, epoch, range, id) => self.submit(node, epoch, range, id),
+            Happening::Destroy(node, range) => self.destroy(node, range),
             Happening::Start(node) => self.start(node),
             Happening::Request(node, request) => self.request(node, request),
             Happening::Answer(node, request, answer) => self.answered(node, request, answer),
@@ -218,28 +236,37 @@ impl World {
         }
     }
 
-    /// At every moment at most one node serves.
+    /// At every moment at most one node serves a range. Time only takes leases away, so it is enough to look at
+    /// the nodes to which something happened.
     fn check_leases(&mut self) -> Result<(), Violation> {
+        for touched in std::mem::take(&mut self.touched) {
+            self.check_leases_of(touched)?;
+        }
+        Ok(())
+    }
+
+    fn check_leases_of(&mut self, touched: NodeId) -> Result<(), Violation> {
         let now = self.now;
-        let mut holder: Option<(NodeId, u64)> = None;
-        for node in &self.nodes {
-            let Some((sequence, _)) = node.holds_lease(now) else { continue };
-            if let Some((other, other_sequence)) = holder {
+        for range in self.ranges.all() {
+            let holder = |node: &Node| node.holds_lease(range, now).map(|sequence| (node.id, sequence));
+            let Some((_, sequence)) = self.node(touched).and_then(|node| holder(node)) else { continue };
+            let other = self.nodes.iter().filter(|node| node.id != touched).find_map(holder);
+            if let Some((other, other_sequence)) = other {
                 let detail = format!(
-                    "nodes {other} (lease {other_sequence}) and {} (lease {sequence}) both hold the lease",
-                    node.id
+                    "nodes {other} (lease {other_sequence}) and {touched} (lease {sequence}) both hold the \
+                     lease of range {range}"
                 );
                 return Err(Violation::new("disjoint leases", detail));
             }
-            holder = Some((node.id, sequence));
         }
         Ok(())
     }
 
     fn check_histories(&mut self) -> Result<(), Violation> {
-        for register in 0..self.plan.keys {
+        let tenants = (0..layout::TENANTS as Tenant).flat_map(layout::registers_of);
+        for register in (0..self.plan.keys).chain(tenants) {
             if let Err(anomaly) = crate::linear::check(&self.record.history(register)) {
-                return Err(Violation::new("linearizability", format!("k{register}: {anomaly}")));
+                return Err(Violation::new("linearizability", format!("register {register}: {anomaly}")));
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! one; so a store need not notice. The in-memory engine has none, which is what lets these bytes through.
 
 use bytes::Bytes;
+use kv_api::Timestamp;
 use replication::{Envelope, Event, NodeId, Proposal, RangeDescriptor, Sound, Store, StoreConfig, store};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,7 +26,13 @@ fn open(
 fn disks() -> Vec<Arc<MemoryEngine>> {
     let voters = [1, 2, 3];
     let start = Bytes::from_static(b"k");
-    let descriptor = RangeDescriptor { range_id: RANGE, start, end: Bytes::from_static(b"l"), generation: 1 };
+    let descriptor = RangeDescriptor {
+        range_id: RANGE,
+        start,
+        end: Bytes::from_static(b"l"),
+        generation: 1,
+        ..RangeDescriptor::default()
+    };
     let engines: Vec<_> = voters.iter().map(|_| Arc::new(MemoryEngine::new())).collect();
     for engine in &engines {
         store::bootstrap(&**engine, &descriptor, &voters).expect("bootstrap");
@@ -35,7 +42,10 @@ fn disks() -> Vec<Arc<MemoryEngine>> {
     let mut proposed = 0;
     for round in 1..60 {
         let now = round * TICK_MS;
-        stores.iter_mut().for_each(|store| store.tick(now));
+        for store in &mut stores {
+            store.wake(now, RANGE).expect("wake");
+            store.tick(now);
+        }
         let mut busy = true;
         while busy {
             let mut messages: Vec<Envelope> = Vec::new();
@@ -58,7 +68,10 @@ fn disks() -> Vec<Arc<MemoryEngine>> {
         for store in stores.iter_mut().filter(|_| proposed > 0) {
             let batch = batch.clone();
             // Whoever does not hold the lease refuses.
-            let _ = store.propose(now, Proposal { id: round, range: RANGE, lease_sequence: proposed, batch });
+            let (id, lease_sequence) = (round, proposed);
+            let proposal =
+                Proposal { id, range: RANGE, lease_sequence, batch, change: None, closed: Timestamp::MIN };
+            let _ = store.propose(now, proposal);
         }
     }
     assert!(stores.iter().any(|store| store.status(RANGE).is_some_and(|status| status.truncated > 20)));
@@ -89,6 +102,9 @@ fn damaged(disk: &MemoryEngine, key: &[u8], place: usize, with: u8) -> Arc<Memor
 fn serves(node: NodeId, disk: &Arc<MemoryEngine>) -> bool {
     let Ok(mut store) = open(node, disk, 2) else { return false };
     for round in 1..40 {
+        if store.wake(round * TICK_MS, RANGE).is_err() {
+            return false;
+        }
         store.tick(round * TICK_MS);
         if store.process(round * TICK_MS).is_err() {
             return false;

@@ -29,7 +29,7 @@ pub fn kv_error(error: KvError) -> SqlError {
             let unknown = SqlError::new(SqlState::COMPLETION_UNKNOWN, text).with_detail(error.message);
             return unknown.with_hint("Check whether its changes are there before running it again.");
         }
-        KvErrorKind::Unavailable | KvErrorKind::NotLeaseholder => {
+        KvErrorKind::Unavailable | KvErrorKind::NotLeaseholder | KvErrorKind::RangeNotFound => {
             (SqlState::CONNECTION_FAILURE, error.message)
         }
         KvErrorKind::DiskFull => (SqlState::DISK_FULL, error.message),

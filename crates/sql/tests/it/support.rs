@@ -13,6 +13,9 @@ use tokio::net::TcpListener;
 /// The node and what is needed to talk to it.
 struct TestNode {
     address: String,
+    node: Arc<Node>,
+    /// The runtime the node runs on.
+    runtime: tokio::runtime::Handle,
     authority: Authority,
     next_tenant: AtomicU64,
 }
@@ -31,17 +34,33 @@ fn start() -> TestNode {
             let node = Node::start(engine.clone(), Limits::default()).expect("a node");
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let address = listener.local_addr().expect("an address");
-            let _running = kv_server::server::serve(node, engine, listener, address, tls);
-            tell.send(address.to_string()).expect("a listener");
+            let _running = kv_server::server::serve(node.clone(), engine, listener, address, tls);
+            let runtime = tokio::runtime::Handle::current();
+            tell.send((address.to_string(), node, runtime)).expect("a listener");
             std::future::pending::<()>().await;
         });
     });
-    TestNode { address: told.recv().expect("an address"), authority, next_tenant: AtomicU64::new(2) }
+    let (address, node, runtime) = told.recv().expect("a node");
+    TestNode { address, node, runtime, authority, next_tenant: AtomicU64::new(2) }
+}
+
+impl TestNode {
+    /// Makes the range of a tenant.
+    fn make_range(&self, tenant: TenantId) {
+        let node = Arc::clone(&self.node);
+        let (tell, told) = mpsc::channel();
+        self.runtime.spawn(async move {
+            let cluster = node.cluster().expect("a cluster");
+            let _ = tell.send(cluster.create_tenant(&node, tenant).await);
+        });
+        told.recv().expect("an answer").expect("a range");
+    }
 }
 
 /// A client for a tenant that nobody has used yet. To be called on a tokio runtime.
 pub fn new_tenant() -> KvClient {
     let tenant = TenantId(NODE.next_tenant.fetch_add(1, Ordering::Relaxed));
+    NODE.make_range(tenant);
     let own = NODE.authority.issue(Identity::Tenant(tenant.0)).expect("a certificate");
     let tls = internal_client(&NODE.authority.pem().certificate, &own).expect("a TLS configuration");
     KvClient::connect(Config::new(vec![NODE.address.clone()], tls, tenant))

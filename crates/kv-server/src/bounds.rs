@@ -1,0 +1,63 @@
+//! Whether a batch lies within a range.
+
+use kv_api::batch::RequestKind;
+use kv_api::{BatchRequest, Span, TenantId};
+
+/// Whether every key and span of a batch lies within `range`. The batch is known to lie within the tenant.
+pub fn within(batch: &BatchRequest, tenant: u64, range: &Span) -> bool {
+    let all = TenantId(tenant).span();
+    if range.start <= all.start && all.end <= range.end {
+        return true;
+    }
+    batch.header.refresh_spans.iter().all(|span| holds(range, span))
+        && batch.requests.iter().all(|request| match &request.kind {
+            Some(RequestKind::Get(request)) => range.contains(&request.key),
+            Some(RequestKind::Put(request)) => range.contains(&request.key),
+            Some(RequestKind::ConditionalPut(request)) => range.contains(&request.key),
+            Some(RequestKind::Delete(request)) => range.contains(&request.key),
+            Some(RequestKind::Increment(request)) => range.contains(&request.key),
+            Some(RequestKind::Scan(request)) => reaches(range, &request.start, &request.end),
+            Some(RequestKind::DeleteRange(request)) => reaches(range, &request.start, &request.end),
+            Some(RequestKind::ClearRange(request)) => reaches(range, &request.start, &request.end),
+            _ => true,
+        })
+}
+
+fn reaches(range: &Span, start: &[u8], end: &[u8]) -> bool {
+    range.contains(start) && end <= &range.end[..]
+}
+
+fn holds(range: &Span, span: &Span) -> bool {
+    if span.is_point() { range.contains(&span.start) } else { reaches(range, &span.start, &span.end) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use kv_api::Header;
+    use kv_api::batch::{Get, Scan};
+
+    fn key(name: &str) -> Bytes {
+        TenantId(7).prefixed(name.as_bytes())
+    }
+
+    #[test]
+    fn every_key_and_every_end_counts() {
+        let get = |name| RequestKind::Get(Get { key: key(name), lock: 0 });
+        let scan =
+            |start, end| RequestKind::Scan(Scan { start: key(start), end: key(end), ..Scan::default() });
+        let batch = |kinds: Vec<RequestKind>, spans: Vec<Span>| BatchRequest {
+            header: Header { refresh_spans: spans, ..Header::default() },
+            requests: kinds.into_iter().map(Into::into).collect(),
+        };
+        let part = Span::new(key("b"), key("d"));
+        assert!(within(&batch(vec![get("z")], vec![]), 7, &TenantId(7).span()), "the whole tenant");
+        assert!(within(&batch(vec![get("b"), scan("c", "d")], vec![Span::point(key("c"))]), 7, &part));
+        for outside in [get("a"), get("d"), scan("a", "c"), scan("c", "e")] {
+            assert!(!within(&batch(vec![get("b"), outside], vec![]), 7, &part));
+        }
+        assert!(!within(&batch(vec![get("b")], vec![Span::new(key("c"), key("e"))]), 7, &part));
+        assert!(!within(&batch(vec![get("b")], vec![]), 7, &TenantId(8).span()));
+    }
+}

@@ -1,0 +1,163 @@
+//! What the nodes of a cluster ask each other besides what their replicas do.
+//!
+//! Messages travel between the replicas' ([`replication::message::App`]) and may get lost like those: who asks
+//! waits for a while and asks again if it matters. A receiver that does not know a kind does not answer.
+
+use super::NodeRecord;
+use bytes::Bytes;
+use kv_api::Timestamp;
+use replication::{NodeId, RangeId};
+
+/// A message.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Message {
+    /// Names the question among those of the process that asks it; the answer has the same.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// What is asked or answered.
+    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    pub kind: Option<Kind>,
+}
+
+/// The kinds of message.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Kind {
+    /// Asks which nodes there are and who has the root range.
+    #[prost(message, tag = "2")]
+    GetBook(Empty),
+    /// See [`Book`].
+    #[prost(message, tag = "3")]
+    Book(Book),
+    /// See [`Report`]. Answered with `Done` once it is in the directory.
+    #[prost(message, tag = "4")]
+    Report(Report),
+    /// The replica of a range that is no more is to be removed. Answered with `Done`.
+    #[prost(message, tag = "5")]
+    Gone(Gone),
+    /// Done.
+    #[prost(message, tag = "6")]
+    Done(Empty),
+    /// Asks the leaseholder of a range for a promise.
+    #[prost(message, tag = "7")]
+    GetPromise(GetPromise),
+    /// See [`Promise`].
+    #[prost(message, tag = "8")]
+    Promise(Promise),
+    /// The one asked cannot; see [`Refusal`].
+    #[prost(message, tag = "9")]
+    Refused(Refusal),
+    /// See [`GetDigest`].
+    #[prost(message, tag = "10")]
+    GetDigest(GetDigest),
+    /// See [`Digest`].
+    #[prost(message, tag = "11")]
+    Digest(Digest),
+    /// The replica of a range holds something else than the others: it must not serve. Answered with `Done`.
+    #[prost(message, tag = "12")]
+    Distrust(Gone),
+}
+
+/// Nothing more to say.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Empty {}
+
+/// The nodes of the cluster.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Book {
+    /// Their records.
+    #[prost(message, repeated, tag = "1")]
+    pub nodes: Vec<NodeRecord>,
+    /// Who has replicas of the root range, the leaseholder first if it is known.
+    #[prost(uint64, repeated, tag = "2")]
+    pub root: Vec<NodeId>,
+}
+
+/// What leaseholders say of their ranges to the leaseholder of the root range: encoded
+/// [`crate::directory::RangeRecord`]s.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Report {
+    /// The records.
+    #[prost(message, repeated, tag = "1")]
+    pub records: Vec<crate::directory::RangeRecord>,
+}
+
+/// Names a range.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Gone {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+}
+
+/// See [`Kind::GetPromise`].
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct GetPromise {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+}
+
+/// Who has applied the entry sees everything committed at or below the timestamp, and nothing will ever be
+/// committed there any more.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Promise {
+    /// The timestamp.
+    #[prost(message, required, tag = "1")]
+    pub timestamp: Timestamp,
+    /// The entry of the range's log.
+    #[prost(uint64, tag = "2")]
+    pub index: u64,
+}
+
+/// Why a question is not answered.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Refusal {
+    /// Who may know better; 0 if nobody is known.
+    #[prost(uint64, tag = "1")]
+    pub leaseholder: NodeId,
+    /// One sentence.
+    #[prost(string, tag = "2")]
+    pub reason: String,
+}
+
+/// Asks for a digest of what a replica holds at a timestamp, once it has applied an entry.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct GetDigest {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+    /// The timestamp.
+    #[prost(message, required, tag = "2")]
+    pub timestamp: Timestamp,
+    /// The entry.
+    #[prost(uint64, tag = "3")]
+    pub index: u64,
+}
+
+/// What a replica holds at a timestamp.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Digest {
+    /// SHA-256 over keys, values and timestamps.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub digest: Bytes,
+    /// Keys that are visible there.
+    #[prost(uint64, tag = "2")]
+    pub keys: u64,
+}
+
+/// What a node says of itself with every sign of life.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Note {
+    /// Replicas it has.
+    #[prost(uint64, tag = "1")]
+    pub replicas: u64,
+    /// Leases it holds.
+    #[prost(uint64, tag = "2")]
+    pub leases: u64,
+    /// Batches it carries out, per second.
+    #[prost(uint64, tag = "3")]
+    pub load: u64,
+    /// Whether it holds the lease of the root range.
+    #[prost(bool, tag = "4")]
+    pub leads_root: bool,
+}

@@ -1,0 +1,236 @@
+//! Seeing to it that replicas and leases are where they should be.
+//!
+//! A look goes over some of the ranges whose leases are held here and makes the next step for each. Ranges
+//! that sleep are gone over only when something about the nodes has changed or replicas are unevenly spread;
+//! those that need care are woken, a few at a time, by one of their members.
+
+use super::message::Note;
+use super::nodes::for_range;
+use super::{Cluster, LOOK, NodeRecord};
+use crate::directory::decode_config;
+use crate::node::Node;
+use crate::pipeline::{NodesStatus, ROOT, Standing};
+use crate::placement::{self, NodeView, Placed, Step, next_step};
+use kv_api::KvError;
+use prost::Message as _;
+use replication::{NodeId, RangeId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most ranges looked at each time.
+const MAX_LOOKED_AT: usize = 512;
+/// Most sleeping replicas gone over each time.
+const MAX_SURVEYED: usize = 1024;
+/// Most sleeping ranges woken each time.
+const MAX_WOKEN: usize = 32;
+/// Most replicas moved for balance each time.
+const MAX_MOVES: usize = 16;
+/// Looks between leases moved for balance: loads must be seen to have changed before the next.
+const LEASE_LOOKS: u64 = 6;
+
+/// What is remembered from look to look.
+#[derive(Default)]
+pub(super) struct Progress {
+    looks: u64,
+    /// The last range looked at.
+    after: RangeId,
+    /// Batches per second of each range, smoothed.
+    loads: BTreeMap<RangeId, u64>,
+    load: u64,
+    leads_root: bool,
+    /// The nodes as they were when the sleeping ranges were gone over last.
+    surveyed: Vec<(NodeId, bool, bool, String)>,
+    /// Where the survey goes on; absent when it is over.
+    survey_after: Option<RangeId>,
+    /// Whether the present survey has found anything to do.
+    found: bool,
+    /// The look at which a lease was moved for balance last.
+    lease_moved: u64,
+}
+
+impl Progress {
+    /// What this node says of itself.
+    pub fn note(&self, nodes: &NodesStatus) -> Note {
+        let (replicas, _, leases) = nodes.counts;
+        Note {
+            replicas: u64::try_from(replicas).unwrap_or(u64::MAX),
+            leases: u64::try_from(leases).unwrap_or(u64::MAX),
+            load: self.load,
+            leads_root: self.leads_root,
+        }
+    }
+
+    /// Takes in how many batches were carried out since the last look.
+    fn weigh(&mut self, batches: &hashbrown::HashMap<RangeId, u64>) {
+        let per_second = 1000 / u64::try_from(LOOK.as_millis()).unwrap_or(1000).max(1);
+        for (range, batches) in batches {
+            let load = self.loads.entry(*range).or_default();
+            // Half of it is what it was before.
+            *load = (*load + batches * per_second) / 2;
+        }
+        self.loads.retain(|range, load| {
+            if !batches.contains_key(range) {
+                *load /= 2;
+            }
+            *load > 0
+        });
+        self.load = self.loads.values().sum();
+    }
+}
+
+fn placed(members: &replication::message::Members) -> Placed {
+    Placed { voters: members.voters.clone(), learners: members.learners.clone() }
+}
+
+impl Cluster {
+    /// Makes the next steps towards where replicas and leases should be.
+    pub(super) async fn place(&self, node: &Arc<Node>, records: &[NodeRecord]) -> Result<(), KvError> {
+        let nodes = node.pipeline.nodes().await?;
+        {
+            let mut progress = self.placing.lock();
+            progress.looks += 1;
+            progress.weigh(&node.pipeline.take_loads());
+            progress.leads_root = matches!(node.pipeline.standing(ROOT), Standing::Leaseholder(_));
+            node.pipeline.set_note(progress.note(&nodes).encode_to_vec().into());
+        }
+        if records.iter().all(|record| record.id == self.myself.id) {
+            return Ok(());
+        }
+        let views = self.views(records, &nodes);
+        self.place_held(node, &views).await?;
+        self.survey(node, &views).await
+    }
+
+    async fn place_held(&self, node: &Arc<Node>, views: &[NodeView]) -> Result<(), KvError> {
+        let mut held = node.pipeline.held_ranges().await?;
+        held.sort_unstable();
+        let (looks, after, lease_moved) = {
+            let progress = self.placing.lock();
+            (progress.looks, progress.after, progress.lease_moved)
+        };
+        // Where the last look stopped, and around.
+        let next = held.partition_point(|range| *range <= after);
+        held.rotate_left(next);
+        held.truncate(MAX_LOOKED_AT);
+        self.placing.lock().after = held.last().copied().unwrap_or(0);
+        let mut moves = 0;
+        let mut may_move_lease = looks >= lease_moved + LEASE_LOOKS;
+        for status in node.pipeline.statuses(held).await? {
+            let Some(descriptor) = &status.descriptor else { continue };
+            if status.group.members.is_joint() {
+                continue;
+            }
+            let range = status.range;
+            let load = self.placing.lock().loads.get(&range).copied().unwrap_or(0);
+            let placed = placed(&status.group.members);
+            let config = decode_config(&descriptor.config);
+            let step = next_step(self.myself.id, &placed, &for_range(views, &status), &config, load);
+            let result = match step {
+                None => Ok(()),
+                Some(Step::Change(change)) => {
+                    tracing::info!(range, ?change, "changing the members of a range");
+                    node.pipeline.change_members(range, change).await
+                }
+                Some(Step::Transfer(to)) => {
+                    tracing::info!(range, to, "handing a lease over");
+                    node.pipeline.transfer_lease(range, to).await
+                }
+                Some(Step::Balance(change)) if moves < MAX_MOVES => {
+                    tracing::debug!(range, ?change, "moving a replica for balance");
+                    moves += 1;
+                    node.pipeline.change_members(range, change).await
+                }
+                Some(Step::BalanceLease(to)) if may_move_lease => {
+                    tracing::info!(range, to, load, "handing a lease over for balance");
+                    may_move_lease = false;
+                    self.placing.lock().lease_moved = looks;
+                    node.pipeline.transfer_lease(range, to).await
+                }
+                Some(Step::Balance(_) | Step::BalanceLease(_)) => Ok(()),
+            };
+            if let Err(error) = result {
+                // What is under way in one range must not keep the others waiting.
+                tracing::debug!(range, "a step was not made: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes over sleeping ranges and wakes those about which something is to be done.
+    async fn survey(&self, node: &Arc<Node>, views: &[NodeView]) -> Result<(), KvError> {
+        let state: Vec<_> =
+            views.iter().map(|view| (view.id, view.dead, view.draining, view.locality.clone())).collect();
+        let after = {
+            let mut progress = self.placing.lock();
+            if progress.surveyed != state {
+                progress.surveyed = state;
+                progress.survey_after = Some(0);
+                progress.found = false;
+            }
+            match progress.survey_after {
+                Some(after) => after,
+                None if uneven(views) && progress.looks.is_multiple_of(LEASE_LOOKS) => 0,
+                None => return Ok(()),
+            }
+        };
+        let replicas = node.pipeline.survey(after, MAX_SURVEYED).await?;
+        let complete = replicas.len() < MAX_SURVEYED;
+        let mut last = after;
+        let mut woken = 0;
+        for replica in replicas {
+            last = replica.range;
+            let Some(descriptor) = &replica.descriptor else { continue };
+            if node.pipeline.span(replica.range).is_some() {
+                // It is awake: its leaseholder looks after it.
+                continue;
+            }
+            let placed = placed(&replica.members);
+            let config = decode_config(&descriptor.config);
+            if !self.is_mine(replica.range, &placed, views) || !placement::needs_care(&placed, views, &config)
+            {
+                continue;
+            }
+            let (node, range) = (Arc::clone(node), replica.range);
+            tokio::spawn(async move {
+                // If it comes to nothing, the next survey finds it again.
+                let _ = node.ready(range).await;
+            });
+            woken += 1;
+            if woken >= MAX_WOKEN {
+                break;
+            }
+        }
+        let mut progress = self.placing.lock();
+        progress.found |= woken > 0;
+        let over = complete && woken < MAX_WOKEN;
+        // Once more, until nothing is found.
+        progress.survey_after =
+            if over { std::mem::take(&mut progress.found).then_some(0) } else { Some(last) };
+        Ok(())
+    }
+
+    /// Whether it is on this node to wake a range.
+    fn is_mine(&self, range: RangeId, placed: &Placed, views: &[NodeView]) -> bool {
+        let able = |id: &&NodeId| views.iter().any(|view| view.id == **id && view.live && !view.draining);
+        let mut able: Vec<NodeId> = placed.voters.iter().filter(able).copied().collect();
+        if able.is_empty() {
+            able = placed
+                .voters
+                .iter()
+                .copied()
+                .filter(|id| views.iter().any(|view| view.id == *id && view.live))
+                .collect();
+        }
+        able.sort_unstable();
+        let turn = usize::try_from(range).unwrap_or(0) % able.len().max(1);
+        able.get(turn) == Some(&self.myself.id)
+    }
+}
+
+/// Whether replicas should move for balance.
+fn uneven(views: &[NodeView]) -> bool {
+    let fit = || views.iter().filter(|view| view.live && !view.draining);
+    let total = fit().map(|view| view.replicas).sum();
+    let (most, least) = (fit().map(|view| view.replicas).max(), fit().map(|view| view.replicas).min());
+    most.unwrap_or(0) > least.unwrap_or(0) + placement::slack(total, fit().count())
+}

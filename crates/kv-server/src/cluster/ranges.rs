@@ -1,0 +1,290 @@
+//! Ranges that come to be and go, and what the directory says of them.
+//!
+//! A new range's record and first replicas are the work of one command of the root range. The replicas of a
+//! range that is no more are removed by telling each member until it has done so; no leader of that range is
+//! needed, for the directory has the last word.
+
+use super::Cluster;
+use super::message::{Gone, Kind, Report};
+use crate::command::{Command, Effects, NewVersion};
+use crate::directory::{
+    GoneRecord, RangeRecord, counter_key, gone, gone_key, last_range, lookup, record_key, tenant_descriptor,
+};
+use crate::node::Node;
+use crate::pipeline::{ROOT, Standing};
+use bytes::Bytes;
+use kv_api::batch::RangeConfig;
+use kv_api::{KvError, KvErrorKind, TenantId};
+use prost::Message;
+use replication::command::RangeChange;
+use replication::{NodeId, RangeDescriptor, RangeId};
+use std::sync::Arc;
+use storage::Space;
+use tokio::sync::oneshot;
+
+/// Most ranges of which replicas are removed at a time.
+const MAX_GONE: usize = 256;
+/// Most ranges in one report.
+const MAX_REPORTED: usize = 1024;
+
+impl Cluster {
+    /// Makes the range of a new tenant, unless there is one.
+    ///
+    /// # Errors
+    /// If this node does not lead the root range, or what keeps the command from being applied.
+    pub async fn create_tenant(&self, node: &Arc<Node>, tenant: TenantId) -> Result<(), KvError> {
+        node.ready(ROOT).await?;
+        let _one_at_a_time = self.directory.lock().await;
+        let lease = node.pipeline.lease(ROOT)?;
+        if lookup(&*node.engine, &tenant.span().start)?.is_some() {
+            return Ok(());
+        }
+        let range_id = last_range(&*node.engine)?.saturating_add(1);
+        let descriptor = tenant_descriptor(range_id, tenant);
+        let status = node.pipeline.status(ROOT).await?;
+        let members = status.map(|status| status.group.members).unwrap_or_default();
+        let turn = usize::try_from(range_id).unwrap_or(0) % members.voters.len().max(1);
+        let record = RangeRecord {
+            range_id,
+            start: descriptor.start.clone(),
+            end: descriptor.end.clone(),
+            generation: descriptor.generation,
+            // Spread from the beginning.
+            leaseholder: members.voters.get(turn).copied().unwrap_or(self.myself.id),
+            voters: members.voters,
+            learners: members.learners,
+            index: 0,
+            config: Bytes::new(),
+        };
+        let writes = vec![
+            (counter_key(), Some(Bytes::copy_from_slice(&range_id.to_be_bytes()))),
+            (record_key(&record.start), Some(record.encode_to_vec().into())),
+        ];
+        let change = RangeChange { descriptor: None, created: vec![descriptor] };
+        self.write(node, lease, writes, Some(change)).await
+    }
+
+    /// Takes a tenant's range out of the directory; its replicas are removed soon.
+    ///
+    /// # Errors
+    /// As for [`Cluster::create_tenant`].
+    pub async fn drop_tenant(&self, node: &Arc<Node>, tenant: TenantId) -> Result<(), KvError> {
+        node.ready(ROOT).await?;
+        {
+            let _one_at_a_time = self.directory.lock().await;
+            let lease = node.pipeline.lease(ROOT)?;
+            let Some(record) = lookup(&*node.engine, &tenant.span().start)? else { return Ok(()) };
+            // A member that is not in the record, because it was added just now, is found out when it reports.
+            let members = record.voters.into_iter().chain(record.learners).collect();
+            let gone = GoneRecord { range_id: record.range_id, members };
+            let writes = vec![
+                (record_key(&record.start), None),
+                (gone_key(gone.range_id), Some(gone.encode_to_vec().into())),
+            ];
+            self.write(node, lease, writes, None).await?;
+        }
+        // What cannot be removed now is tried again by the next look.
+        if let Err(error) = self.remove_gone(node).await {
+            tracing::debug!("replicas of a dropped tenant are still to be removed: {error}");
+        }
+        Ok(())
+    }
+
+    /// Applies changes of the cluster's own keys, one set at a time.
+    async fn write(
+        &self,
+        node: &Arc<Node>,
+        lease: u64,
+        writes: Vec<(Bytes, Option<Bytes>)>,
+        change: Option<RangeChange>,
+    ) -> Result<(), KvError> {
+        let mut versions = Vec::with_capacity(writes.len());
+        for (key, value) in writes {
+            let replaced = node.engine.get(Space::Data, &key)?.map(|bytes| Bytes::copy_from_slice(&bytes));
+            if value.is_some() || replaced.is_some() {
+                versions.push(NewVersion { key, value, replaced });
+            }
+        }
+        let effects = Effects { versions, ..Effects::default() };
+        submit(node, ROOT, lease, effects, change).await
+    }
+
+    /// Sees to it that the replicas of ranges that are no more are removed.
+    pub(super) async fn remove_gone(&self, node: &Arc<Node>) -> Result<(), KvError> {
+        let records = gone(&*node.engine, MAX_GONE)?;
+        if records.is_empty() {
+            return Ok(());
+        }
+        let nodes = node.pipeline.nodes().await?;
+        let views = self.views(&self.records(), &nodes);
+        let mut writes = Vec::new();
+        for record in records {
+            let removals = record.members.iter().map(|member| async {
+                let question = Kind::Gone(Gone { range_id: record.range_id });
+                let removed = match views.iter().find(|view| view.id == *member) {
+                    _ if *member == self.myself.id => node.pipeline.destroy(record.range_id).await.is_ok(),
+                    Some(view) if view.live => {
+                        matches!(self.ask(*member, question).await, Some(Kind::Done(_)))
+                    }
+                    // It is told when it is back.
+                    Some(_) => false,
+                    None => true,
+                };
+                (!removed).then_some(*member)
+            });
+            let left: Vec<NodeId> = futures::future::join_all(removals).await.into_iter().flatten().collect();
+            if left.len() < record.members.len() {
+                let value = (!left.is_empty())
+                    .then(|| GoneRecord { range_id: record.range_id, members: left }.encode_to_vec().into());
+                writes.push((gone_key(record.range_id), value));
+            }
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.directory.lock().await;
+        let lease = node.pipeline.lease(ROOT)?;
+        self.write(node, lease, writes, None).await
+    }
+
+    /// Notes that the directory is to be told of a range.
+    pub fn described(&self, range: RangeId) {
+        self.to_report.lock().insert(range);
+    }
+
+    /// Tells the directory of ranges that changed.
+    pub(super) async fn report(&self, node: &Arc<Node>, leads_root: bool) -> Result<(), KvError> {
+        let ranges: Vec<RangeId> = {
+            let to_report = self.to_report.lock();
+            to_report.iter().take(MAX_REPORTED).copied().collect()
+        };
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let held = |range| matches!(node.pipeline.standing(range), Standing::Leaseholder(_));
+        let statuses = node.pipeline.statuses(ranges.clone()).await?;
+        let records: Vec<RangeRecord> = statuses
+            .into_iter()
+            // Whoever holds the lease now reports; a half-finished change is reported when it is whole.
+            .filter(|status| held(status.range) && !status.group.members.is_joint())
+            .filter_map(|status| {
+                let descriptor = status.descriptor?;
+                Some(RangeRecord {
+                    range_id: status.range,
+                    start: descriptor.start,
+                    end: descriptor.end,
+                    generation: descriptor.generation,
+                    voters: status.group.members.voters,
+                    learners: status.group.members.learners,
+                    leaseholder: self.myself.id,
+                    index: status.group.applied,
+                    config: descriptor.config,
+                })
+            })
+            .collect();
+        let told = records.is_empty()
+            || if leads_root {
+                self.take_report(node, records).await.is_ok()
+            } else {
+                self.send_report(node, records).await?
+            };
+        if told {
+            // One that changed again meanwhile is reported again, for its event comes after this.
+            let mut to_report = self.to_report.lock();
+            to_report.retain(|range| !ranges.contains(range));
+        }
+        Ok(())
+    }
+
+    async fn send_report(&self, node: &Arc<Node>, records: Vec<RangeRecord>) -> Result<bool, KvError> {
+        let nodes = node.pipeline.nodes().await?;
+        let to = self.root_leader(&nodes).or_else(|| self.root_members().first().copied());
+        let Some(to) = to.filter(|to| *to != self.myself.id) else { return Ok(false) };
+        Ok(matches!(self.ask(to, Kind::Report(Report { records })).await, Some(Kind::Done(_))))
+    }
+
+    /// Writes what leaseholders report into the directory, as far as it is newer.
+    pub(super) async fn take_report(
+        &self,
+        node: &Arc<Node>,
+        records: Vec<RangeRecord>,
+    ) -> Result<(), KvError> {
+        let _one_at_a_time = self.directory.lock().await;
+        let lease = node.pipeline.lease(ROOT)?;
+        let mut writes = Vec::new();
+        let mut strangers: Vec<(RangeId, Vec<NodeId>)> = Vec::new();
+        for record in records.into_iter().take(MAX_REPORTED) {
+            match lookup(&*node.engine, &record.start)? {
+                Some(known) if known.range_id == record.range_id => {
+                    if record.index > known.index && record.start == known.start {
+                        writes.push((record_key(&record.start), Some(record.encode_to_vec().into())));
+                    }
+                }
+                // It is no more: whoever reports it has not heard.
+                _ => {
+                    let members = record.voters.into_iter().chain(record.learners).collect();
+                    strangers.push((record.range_id, members));
+                }
+            }
+        }
+        for (range_id, members) in strangers {
+            let gone = GoneRecord { range_id, members };
+            writes.push((gone_key(range_id), Some(gone.encode_to_vec().into())));
+        }
+        if writes.is_empty() { Ok(()) } else { self.write(node, lease, writes, None).await }
+    }
+
+    /// Sets how a range whose lease is held here is kept.
+    ///
+    /// # Errors
+    /// If it is not, or what keeps the command from being applied.
+    pub async fn configure(
+        &self,
+        node: &Arc<Node>,
+        range: RangeId,
+        tenant: TenantId,
+        config: RangeConfig,
+    ) -> Result<(), KvError> {
+        node.ready(range).await?;
+        let lease = node.pipeline.lease(range)?;
+        let status = node.pipeline.status(range).await?;
+        let descriptor = status.and_then(|status| status.descriptor);
+        let descriptor = descriptor.ok_or_else(|| KvError::range_not_found(range))?;
+        if descriptor.start != tenant.span().start {
+            return Err(KvError::range_not_found(range));
+        }
+        let changed = RangeDescriptor {
+            generation: descriptor.generation + 1,
+            config: config.encode_to_vec().into(),
+            ..descriptor
+        };
+        let change = RangeChange { descriptor: Some(changed), created: vec![] };
+        submit(node, range, lease, Effects::default(), Some(change)).await
+    }
+}
+
+async fn submit(
+    node: &Arc<Node>,
+    range: RangeId,
+    lease: u64,
+    effects: Effects,
+    change: Option<RangeChange>,
+) -> Result<(), KvError> {
+    let (sender, receiver) = oneshot::channel();
+    let command = Command {
+        range,
+        effects,
+        change,
+        lease,
+        ordered: true,
+        before_visible: None,
+        done: Box::new(move |result| {
+            let _ = sender.send(result);
+        }),
+    };
+    node.pipeline.submit(command)?;
+    match receiver.await {
+        Ok(result) => result.map(|_| ()).map_err(KvError::from),
+        Err(_) => Err(KvError::new(KvErrorKind::Unavailable, "the KV node is shutting down")),
+    }
+}

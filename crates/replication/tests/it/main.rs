@@ -1,0 +1,6 @@
+//! Stores of several nodes against one another, without faults but those a test asks for.
+
+mod cluster;
+mod planted;
+mod ranges;
+mod sleep;

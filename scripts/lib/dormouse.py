@@ -24,7 +24,7 @@ def binary():
     target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
     path = os.environ.get("DORMOUSE") or os.path.join(target, "release", "dormouse")
     if not os.access(path, os.X_OK):
-        raise SystemExit(f"there is no program at {path}: run \"make build\", or set DORMOUSE to it")
+        raise FileNotFoundError(f"there is no program at {path}: run \"make build\", or set DORMOUSE to it")
     return os.path.abspath(path)
 
 

@@ -105,7 +105,7 @@ class Bank(Load):
 
     name = "bank"
 
-    def __init__(self, show, url, directory, connections=4, run_s=30):
+    def __init__(self, show, url, directory, connections=4, run_s=10):
         super().__init__(show, 1, run_s)
         self.url, self.connections = url, connections
         self.file = os.path.join(directory, "acknowledged")
@@ -167,7 +167,7 @@ class Pgbench(Load):
 
     name = "pgbench"
 
-    def __init__(self, show, url, directory, clients=4, run_s=30, scale=4):
+    def __init__(self, show, url, directory, clients=4, run_s=10, scale=4):
         super().__init__(show, clients, run_s)
         self.url, self.scale = url, scale
         self.logs = os.path.join(directory, "pgbench-logs")

@@ -17,7 +17,7 @@ use crate::metrics::metrics;
 use crate::node::Node;
 use bytes::{Bytes, BytesMut};
 use kv_api::batch::ReplicaCheck;
-use kv_api::{KvError, KvErrorKind, Span, TenantId};
+use kv_api::{KvError, KvErrorKind, Span};
 use replication::{MemberChange, NodeId};
 use ring::digest::{Context, SHA256};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ const KEYS_PER_TURN: usize = 4096;
 /// If it is not held here.
 pub async fn check(node: &Arc<Node>, cluster: &Cluster, range_id: u64) -> Result<Vec<ReplicaCheck>, KvError> {
     node.ready(range_id).await?;
-    let (timestamp, index) = node.pipeline.promise(range_id).await?;
+    let (timestamp, index) = node.pipeline.promise(range_id)?;
     let status = node.pipeline.status(range_id).await?.ok_or_else(|| KvError::range_not_found(range_id))?;
     let members = status.group.members.all();
     let question = GetDigest { range_id, timestamp, index };
@@ -127,16 +127,16 @@ pub async fn digest(node: &Arc<Node>, asked: GetDigest) -> Result<Digest, KvErro
     }
     let span = node.pipeline.span(asked.range_id).ok_or_else(missing)?;
     let mut context = Context::new(&SHA256);
-    let (mut keys, mut rest) = (0, Some(span));
-    while let Some(span) = rest {
-        let node = Arc::clone(node);
-        let piece = tokio::task::spawn_blocking(move || {
+    let (mut keys, mut rest) = (0, Some(span.clone()));
+    while let Some(piece) = rest {
+        let (node, span) = (Arc::clone(node), span.clone());
+        let digesting = tokio::task::spawn_blocking(move || {
             let mut context = context;
-            let (count, rest) = digest_piece(&node, &span, asked, &mut context)?;
+            let (count, rest) = digest_piece(&node, &span, &piece, asked, &mut context)?;
             Ok::<_, KvError>((context, count, rest))
         });
         let ended = |_| KvError::new(KvErrorKind::Internal, "the comparison ended abnormally");
-        let (returned, count, left) = piece.await.map_err(ended)??;
+        let (returned, count, left) = digesting.await.map_err(ended)??;
         (context, rest) = (returned, left);
         keys += count;
     }
@@ -147,15 +147,16 @@ pub async fn digest(node: &Arc<Node>, asked: GetDigest) -> Result<Digest, KvErro
     Ok(Digest { digest: Bytes::copy_from_slice(context.finish().as_ref()), keys })
 }
 
+/// Digests the first keys of a piece of the range's span; returns how many and what is left.
 fn digest_piece(
     node: &Node,
+    range: &Span,
     span: &Span,
     asked: GetDigest,
     context: &mut Context,
 ) -> Result<(u64, Option<Span>), KvError> {
     let snapshot = node.engine.snapshot();
-    let tenant = TenantId::of_key(&span.start).unwrap_or(TenantId(0));
-    let intents = committed_intents(&*snapshot, tenant)?;
+    let intents = committed_intents(&*snapshot, range)?;
     let view = View { reader: &*snapshot, timestamp: asked.timestamp, intents: &intents, overlay: None };
     let mut scanner = view.scan(&span.start, &span.end, false);
     let mut row = BytesMut::new();

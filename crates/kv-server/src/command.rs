@@ -8,6 +8,7 @@ use kv_api::{TenantId, Timestamp};
 use replication::RangeId;
 use replication::command::RangeChange;
 use storage::{StorageError, StorageResult, WriteBatch, mvcc};
+use tokio::sync::oneshot;
 
 /// A version to write at the timestamp the command is given.
 #[derive(Debug)]
@@ -92,6 +93,9 @@ pub struct Command {
     pub ordered: bool,
     /// See [`BeforeVisible`].
     pub before_visible: Option<BeforeVisible>,
+    /// Told when the command has waited for long while the node could not reach a majority: it may be
+    /// applied yet, but whoever waits should not any more.
+    pub late: Option<oneshot::Sender<()>>,
     /// See [`Done`].
     pub done: Done,
 }

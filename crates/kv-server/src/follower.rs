@@ -18,12 +18,12 @@
 //! the snapshot was taken.
 
 use crate::cluster::message::{GetPromise, Kind, Promise};
-use crate::node::{Asker, BatchResult, Node};
+use crate::node::{Asker, BatchResult, INLINE_SCAN_BYTES, Node};
 use crate::pipeline::Standing;
 use crate::read::{Budget, get_value, scan_page};
 use hashbrown::HashMap;
 use kv_api::batch::RequestKind;
-use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, TenantId, Timestamp};
+use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::Mutex;
 use replication::RangeId;
 use std::sync::Arc;
@@ -38,6 +38,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Most ranges of which the last promise is remembered.
 const MAX_REMEMBERED: usize = 4096;
 
+/// A promise that this replica can keep: it has applied the entry.
+#[derive(Clone)]
+struct Kept {
+    timestamp: Timestamp,
+    index: u64,
+    /// The intents of transactions that were committed by then.
+    intents: Arc<IntentView>,
+}
+
 /// Promises, and who waits for them.
 #[derive(Default)]
 pub struct Promises {
@@ -46,17 +55,17 @@ pub struct Promises {
 
 #[derive(Default)]
 struct Waiting {
-    last: Option<Promise>,
+    last: Option<Kept>,
     /// Whether a task asks for this range.
     asking: bool,
-    next: Vec<oneshot::Sender<Result<Promise, KvError>>>,
+    next: Vec<oneshot::Sender<Result<Kept, KvError>>>,
 }
 
 impl Promises {
     /// The last promise that reaches a timestamp.
-    fn reaching(&self, range: RangeId, timestamp: Timestamp) -> Option<Promise> {
+    fn reaching(&self, range: RangeId, timestamp: Timestamp) -> Option<Kept> {
         let ranges = self.ranges.lock();
-        ranges.get(&range)?.last.filter(|promise| promise.timestamp >= timestamp)
+        ranges.get(&range)?.last.clone().filter(|kept| kept.timestamp >= timestamp)
     }
 }
 
@@ -83,65 +92,77 @@ impl Node {
         if self.is_distrusted(range) {
             return Err(self.leaseholder_of(range));
         }
-        if self.pipeline.keep_awake(range).await?.is_none() {
+        if self.pipeline.span(range).is_none() && self.pipeline.keep_awake(range).await?.is_none() {
             return Err(KvError::range_not_found(range));
         }
         if self.pipeline.lease(range).is_ok() {
             return self.read(asker, batch, self.limits.max_scan_bytes).map(|(response, _)| response);
         }
         let given = batch.header.read_timestamp;
-        if given.is_some_and(|given| given < self.oldest_snapshot()) {
+        if given.is_some_and(|given| given < self.oldest_snapshot(range)) {
             let message = "snapshot too old: what it sees is no longer kept";
             return Err(KvError::new(KvErrorKind::Retry, message));
         }
         let known = given.and_then(|given| self.promises.reaching(range, given));
-        let promise = match known {
-            Some(promise) => promise,
-            None => self.promise(range).await?,
+        let kept = match known {
+            Some(kept) => kept,
+            None => self.kept_promise(range).await?,
         };
-        let timestamp = given.unwrap_or(promise.timestamp);
-        if timestamp > promise.timestamp {
+        let timestamp = given.unwrap_or(kept.timestamp);
+        if timestamp > kept.timestamp {
             return Err(KvError::new(KvErrorKind::InvalidRequest, "the read timestamp lies in the future"));
         }
-        if !self.pipeline.reached(range, promise.index).await? {
-            return Err(KvError::range_not_found(range));
-        }
-        let node = Arc::clone(self);
-        let requests = batch.clone();
-        let response = tokio::task::spawn_blocking(move || node.read_at(asker, &requests, timestamp))
-            .await
-            .map_err(|_| KvError::new(KvErrorKind::Internal, "a read ended abnormally"))??;
-        // Had the replica gone, what was read might be half of it.
-        if !self.pipeline.reached(range, promise.index).await? {
-            return Err(KvError::range_not_found(range));
-        }
         crate::metrics::metrics().follower_reads.inc();
-        Ok(response)
+        let bound = INLINE_SCAN_BYTES.min(self.limits.max_scan_bytes);
+        let (response, cut) = self.read_kept(range, batch, timestamp, &kept, bound)?;
+        if !cut {
+            return Ok(response);
+        }
+        let (node, batch) = (Arc::clone(self), batch.clone());
+        let bound = self.limits.max_scan_bytes;
+        let reading =
+            tokio::task::spawn_blocking(move || node.read_kept(range, &batch, timestamp, &kept, bound));
+        let ended = |_| KvError::new(KvErrorKind::Internal, "a read ended abnormally");
+        reading.await.map_err(ended)?.map(|(response, _)| response)
     }
 
-    fn read_at(&self, asker: Asker, batch: &BatchRequest, timestamp: Timestamp) -> BatchResult {
+    /// Reads at or below a promised timestamp. Says whether scans were cut short of what the client asked
+    /// for.
+    fn read_kept(
+        &self,
+        range: RangeId,
+        batch: &BatchRequest,
+        timestamp: Timestamp,
+        kept: &Kept,
+        max_scan_bytes: u64,
+    ) -> Result<(BatchResponse, bool), KvError> {
+        let gone = || self.leaseholder_of(range);
+        let stay = self.pipeline.stay(range, kept.index).ok_or_else(gone)?;
         let snapshot = self.engine.snapshot();
-        let intents = committed_intents(&*snapshot, TenantId(asker.tenant))?;
-        let view = View { reader: &*snapshot, timestamp, intents: &intents, overlay: None };
-        let mut budget = Budget::new(batch.header.target_bytes, self.limits.max_scan_bytes);
+        // Had the replica gone, what the snapshot shows might be half of it.
+        if self.pipeline.stay(range, kept.index) != Some(stay) {
+            return Err(gone());
+        }
+        let view = View { reader: &*snapshot, timestamp, intents: &kept.intents, overlay: None };
+        let target = batch.header.target_bytes;
+        let mut budget = Budget::new(target, max_scan_bytes);
         let mut responses = Vec::with_capacity(batch.requests.len());
         for request in &batch.requests {
             responses.push(match &request.kind {
                 Some(RequestKind::Get(get)) => get_value(view, get, &mut budget)?,
                 Some(RequestKind::Scan(scan)) => scan_page(view, scan, &mut budget)?,
                 _ => {
-                    return Err(KvError::new(
-                        KvErrorKind::InvalidRequest,
-                        "only plain reads are for any replica",
-                    ));
+                    let message = "only plain reads are for any replica";
+                    return Err(KvError::new(KvErrorKind::InvalidRequest, message));
                 }
             });
         }
-        Ok(BatchResponse { responses, read_timestamp: Some(timestamp), ..BatchResponse::default() })
+        let cut = budget.is_spent() && (target == 0 || target > max_scan_bytes);
+        Ok((BatchResponse { responses, read_timestamp: Some(timestamp), ..BatchResponse::default() }, cut))
     }
 
-    /// A promise that is asked for from now on.
-    async fn promise(self: &Arc<Self>, range: RangeId) -> Result<Promise, KvError> {
+    /// A promise that is asked for from now on, once this replica can keep it.
+    async fn kept_promise(self: &Arc<Self>, range: RangeId) -> Result<Kept, KvError> {
         let (sender, receiver) = oneshot::channel();
         let ask = {
             let mut ranges = self.promises.ranges.lock();
@@ -172,8 +193,8 @@ impl Node {
                 std::mem::take(&mut found.next)
             };
             let result = self.ask_for_promise(range).await;
-            if let (Ok(promise), Some(found)) = (&result, self.promises.ranges.lock().get_mut(&range)) {
-                found.last = Some(*promise);
+            if let (Ok(kept), Some(found)) = (&result, self.promises.ranges.lock().get_mut(&range)) {
+                found.last = Some(kept.clone());
             }
             for waiter in waiting {
                 // Who waited may have given up.
@@ -182,30 +203,37 @@ impl Node {
         }
     }
 
-    async fn ask_for_promise(&self, range: RangeId) -> Result<Promise, KvError> {
-        let leader = match self.pipeline.standing(range) {
+    async fn ask_for_promise(&self, range: RangeId) -> Result<Kept, KvError> {
+        let Promise { timestamp, index } = match self.pipeline.standing(range) {
             Standing::Leaseholder(_) => {
-                let (timestamp, index) = self.pipeline.promise(range).await?;
-                return Ok(Promise { timestamp, index });
+                let (timestamp, index) = self.pipeline.promise(range)?;
+                Promise { timestamp, index }
             }
-            Standing::Follower(leader) => leader,
+            Standing::Follower(leader) => {
+                let gone = || self.leaseholder_of(range);
+                let (leader, cluster) = leader.zip(self.cluster()).ok_or_else(gone)?;
+                let question = Kind::GetPromise(GetPromise { range_id: range });
+                match cluster.ask(leader, question).await {
+                    Some(Kind::Promise(promise)) => promise,
+                    _ => return Err(gone()),
+                }
+            }
         };
-        let (Some(leader), Some(cluster)) = (leader, self.cluster()) else {
-            return Err(self.leaseholder_of(range));
-        };
-        match cluster.ask(leader, Kind::GetPromise(GetPromise { range_id: range })).await {
-            Some(Kind::Promise(promise)) => Ok(promise),
-            _ => Err(self.leaseholder_of(range)),
+        if self.pipeline.stay(range, index).is_none() && !self.pipeline.reached(range, index).await? {
+            return Err(KvError::range_not_found(range));
         }
+        // What is committed at or below the timestamp is applied by now, and so are the records of it.
+        let span = self.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
+        let intents = Arc::new(committed_intents(&*self.engine, &span)?);
+        Ok(Kept { timestamp, index, intents })
     }
 }
 
-/// The intents of a tenant's committed transactions, as the transaction records say.
+/// The intents of committed transactions in a span, as the transaction records say.
 ///
 /// # Errors
 /// I/O errors and damage.
-pub fn committed_intents(reader: &dyn Reader, tenant: TenantId) -> Result<IntentView, KvError> {
-    let span = tenant.span();
+pub fn committed_intents(reader: &(impl Reader + ?Sized), span: &Span) -> Result<IntentView, KvError> {
     let records = txn_record::within(reader, &span.start, &span.end)?;
     let committed = records.into_iter().map(|(_, record)| record).collect();
     Ok(IntentView { own: None, committed })

@@ -14,6 +14,7 @@ use crate::bounds;
 use crate::cluster::{Cluster, Myself};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
+use crate::directory;
 use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
 use crate::follower::Promises;
 use crate::latch::{Access, LatchId};
@@ -24,10 +25,10 @@ use crate::resolve::ResolveJob;
 use crate::shard::{ConnectionId, Shard, TxnEntry, TxnStatus, aborted};
 use crate::validate::validate;
 use bytes::Bytes;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use kv_api::batch::{Header, RequestKind, Response};
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use prost::Message;
 use replication::{Envelope, NodeId, RangeId, ReplicationError, Sound, Store, StoreConfig};
 use std::future::Future;
@@ -37,7 +38,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
-use storage::{Engine, StorageError, StorageResult};
+use storage::{Engine, GarbageFloors, StorageError, StorageResult};
 use tokio::sync::{mpsc, oneshot};
 
 /// Number of shards; a power of two.
@@ -47,7 +48,7 @@ const SHARDS: usize = 16;
 const HISTORY_TICK: Duration = Duration::from_secs(60);
 
 /// Bytes of rows read on a connection's own task.
-const INLINE_SCAN_BYTES: u64 = 128 << 10;
+pub(crate) const INLINE_SCAN_BYTES: u64 = 128 << 10;
 /// Requests evaluated there.
 const INLINE_REQUESTS: usize = 64;
 
@@ -80,6 +81,20 @@ pub enum Answer {
 /// An answer to come.
 pub type Pending = Pin<Box<dyn Future<Output = BatchResult> + Send>>;
 
+/// Wall times of the oldest snapshots that may be read.
+#[derive(Default)]
+struct History {
+    rest: u64,
+    ranges: HashMap<RangeId, u64>,
+}
+
+/// A range whose history is kept for a time of its own.
+struct Kept {
+    range: RangeId,
+    span: Span,
+    history: Duration,
+}
+
 /// A KV node without its sockets.
 pub struct Node {
     pub(crate) engine: Arc<dyn Engine>,
@@ -94,8 +109,9 @@ pub struct Node {
     /// space only when there are any, or when they have intents of their own.
     unresolved: AtomicUsize,
     next_connection: AtomicU64,
-    /// Wall time of the oldest snapshot that may be read.
-    oldest_snapshot: AtomicU64,
+    history: RwLock<History>,
+    /// Ranges here whose history is not kept for the usual time.
+    kept: Mutex<Vec<Kept>>,
     resolver: mpsc::UnboundedSender<ResolveJob>,
     pub(crate) promises: Promises,
     /// Ranges whose replicas here were found to differ from the others.
@@ -151,7 +167,8 @@ impl Node {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             unresolved: AtomicUsize::new(0),
             next_connection: AtomicU64::new(1),
-            oldest_snapshot: AtomicU64::new(0),
+            history: RwLock::default(),
+            kept: Mutex::default(),
             resolver,
             promises: Promises::default(),
             distrusted: Mutex::default(),
@@ -454,6 +471,7 @@ impl Node {
                 }
                 Outcome::Submit { effects, mut response, commits } => {
                     let (sender, receiver) = oneshot::channel();
+                    let (late, is_late) = oneshot::channel();
                     let record = effects.record.clone();
                     let ordered = commits || !kind.is_transactional();
                     let node = Arc::clone(&self);
@@ -472,6 +490,7 @@ impl Node {
                         lease,
                         ordered,
                         before_visible: registers,
+                        late: Some(late),
                         done: {
                             let latches = latches.clone_id();
                             let node = Arc::clone(&node);
@@ -495,6 +514,8 @@ impl Node {
                     latches.disarm_after_reads();
                     let outcome = tokio::select! {
                         outcome = receiver => outcome,
+                        // The same holds for what waits for a majority.
+                        Ok(()) = is_late => return Err(waits_for_majority()),
                         // The command keeps its latches and its place: it may be applied yet.
                         () = self.pipeline.disk_full_for(self.limits.disk_full_patience) => {
                             return Err(waits_for_space(ordered));
@@ -630,23 +651,48 @@ impl Node {
         job.into_iter().for_each(|job| self.resolve_later(job));
     }
 
-    /// Snapshots below this are refused.
-    pub(crate) fn oldest_snapshot(&self) -> Timestamp {
-        Timestamp::new(self.oldest_snapshot.load(Ordering::SeqCst), 0)
+    /// Snapshots of a range below this are refused.
+    pub(crate) fn oldest_snapshot(&self, range: RangeId) -> Timestamp {
+        let history = self.history.read();
+        Timestamp::new(history.ranges.get(&range).copied().unwrap_or(history.rest), 0)
     }
 
     /// Refuses snapshots older than the history is kept, but for those of open transactions with locks
     /// or intents, and lets the engine drop what only those
     /// refused at the call before could see; so no batch under way loses what it reads.
     pub fn forget_history(&self) {
-        let kept = u64::try_from(self.limits.history_kept.as_nanos()).unwrap_or(u64::MAX);
-        let mut oldest = self.pipeline.history_clock().wall_ns.saturating_sub(kept);
-        for shard in &self.shards {
-            // A transaction that holds locks or intents keeps what it has read.
-            oldest = shard.lock().oldest_snapshot().map_or(oldest, |snapshot| oldest.min(snapshot.wall_ns));
+        let nanos = |kept: Duration| u64::try_from(kept.as_nanos()).unwrap_or(u64::MAX);
+        let now = self.pipeline.history_clock().wall_ns;
+        // A transaction that holds locks or intents keeps what it has read.
+        let open = self.shards.iter().filter_map(|shard| shard.lock().oldest_snapshot());
+        let open = open.map(|snapshot| snapshot.wall_ns).min().unwrap_or(u64::MAX);
+        let oldest = |kept: Duration| now.saturating_sub(nanos(kept)).min(open);
+        let mut history = self.history.write();
+        let mut floors = GarbageFloors::everywhere(Timestamp::new(history.rest, 0));
+        let mut ranges = HashMap::new();
+        for kept in &*self.kept.lock() {
+            let before = history.ranges.get(&kept.range).copied().unwrap_or(history.rest);
+            floors = floors.except(&kept.span.start, &kept.span.end, Timestamp::new(before, 0));
+            ranges.insert(kept.range, oldest(kept.history).max(before));
         }
-        let before = self.oldest_snapshot.fetch_max(oldest, Ordering::SeqCst);
-        self.engine.set_garbage_floor(Timestamp::new(before, 0));
+        history.ranges = ranges;
+        history.rest = history.rest.max(oldest(self.limits.history_kept));
+        drop(history);
+        self.engine.set_garbage_floors(floors);
+    }
+
+    /// Takes note of how long the ranges here want their history kept.
+    async fn note_kept(&self) {
+        let Ok(configured) = self.pipeline.configured().await else { return };
+        let kept = configured.into_iter().filter_map(|descriptor| {
+            let seconds = directory::decode_config(&descriptor.config).gc_ttl_s;
+            (seconds > 0).then(|| Kept {
+                range: descriptor.range_id,
+                span: Span::new(descriptor.start, descriptor.end),
+                history: Duration::from_secs(seconds),
+            })
+        });
+        *self.kept.lock() = kept.collect();
     }
 
     /// Called when no intent of a transaction is left.
@@ -706,6 +752,7 @@ async fn forget_history(node: std::sync::Weak<Node>) {
     loop {
         tokio::time::sleep(HISTORY_TICK).await;
         let Some(node) = node.upgrade() else { return };
+        node.note_kept().await;
         node.forget_history();
     }
 }
@@ -730,6 +777,13 @@ fn command_error(error: CommandError, ordered: bool) -> KvError {
         CommandError::Storage(_) if ordered => ambiguous(),
         _ => error.into(),
     }
+}
+
+fn waits_for_majority() -> KvError {
+    KvError::new(
+        KvErrorKind::Ambiguous,
+        "the KV node lost contact with the others while the transaction was committed; it may commit yet",
+    )
 }
 
 fn waits_for_space(ordered: bool) -> KvError {

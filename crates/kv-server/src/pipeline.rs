@@ -35,7 +35,7 @@ use hashbrown::HashMap;
 use kv_api::timestamp::HybridClock;
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::{Condvar, Mutex};
-use replication::{Envelope, MemberChange, Millis, NodeId, RangeId, Sound, Store};
+use replication::{Envelope, MemberChange, Millis, NodeId, RangeDescriptor, RangeId, Sound, Store};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -82,13 +82,20 @@ struct RangeState {
     used: bool,
     /// Batches since they were counted last.
     batches: u64,
+    /// The last entry known to be applied whose effects can be read here; absent while what is here is not
+    /// the state as of any entry.
+    applied: Option<u64>,
+    /// Distinguishes this stay in memory from others of the same range.
+    stay: u64,
     standing: watch::Sender<Standing>,
 }
 
 impl RangeState {
-    fn new(span: Span) -> Self {
+    fn new(span: Span, stay: u64) -> Self {
         RangeState {
             span,
+            applied: None,
+            stay,
             clock: HybridClock::default(),
             held: None,
             in_flight: BTreeSet::new(),
@@ -132,9 +139,8 @@ enum Asked {
     Statuses(Vec<RangeId>, oneshot::Sender<Vec<Status>>),
     Nodes(oneshot::Sender<NodesStatus>),
     Held(oneshot::Sender<Vec<RangeId>>),
+    Configured(oneshot::Sender<Vec<RangeDescriptor>>),
     Survey(RangeId, usize, oneshot::Sender<Vec<Surveyed>>),
-    /// The last entry applied, of a range whose lease is held here.
-    Applied(RangeId, oneshot::Sender<Option<u64>>),
     /// To be told when an entry of a range is applied here.
     Reached(RangeId, u64, oneshot::Sender<bool>),
     Destroy(RangeId, oneshot::Sender<()>),
@@ -429,6 +435,14 @@ impl Pipeline {
         self.ask(|answer| Asked::TransferLease(range, to, answer)).await?
     }
 
+    /// Descriptors of the replicas here, awake or not, that say how their ranges are kept.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn configured(&self) -> Result<Vec<RangeDescriptor>, KvError> {
+        self.ask(Asked::Configured).await
+    }
+
     /// How ranges are doing; those that are asleep or not here are left out.
     ///
     /// # Errors
@@ -492,10 +506,24 @@ impl Pipeline {
     ///
     /// # Errors
     /// As for [`Pipeline::lease`].
-    pub async fn promise(&self, range: RangeId) -> Result<(Timestamp, u64), KvError> {
-        let timestamp = self.read_timestamp(range)?;
-        let applied = self.ask(|answer| Asked::Applied(range, answer)).await?;
-        Ok((timestamp, applied.ok_or_else(not_leaseholder)?))
+    pub fn promise(&self, range: RangeId) -> Result<(Timestamp, u64), KvError> {
+        let mut state = self.shared.state.lock();
+        let (found, _) = self.shared.held(&mut state, range)?;
+        let applied = found.applied.ok_or_else(not_leaseholder)?;
+        let timestamp = match found.in_flight.first() {
+            Some(oldest) => before(*oldest),
+            None => self.shared.now(&mut state, range)?,
+        };
+        Ok((timestamp, applied))
+    }
+
+    /// Names the present stay of a range in memory, if what is there is the state as of an entry at or after
+    /// `index`. As long as the name is the same the replica has not been removed in between.
+    pub fn stay(&self, range: RangeId, index: u64) -> Option<u64> {
+        let mut state = self.shared.state.lock();
+        let found = state.ranges.get_mut(&range)?;
+        found.used = true;
+        found.applied.is_some_and(|applied| applied >= index).then_some(found.stay)
     }
 
     /// Waits until an entry of a range is applied here; false if there is no replica.

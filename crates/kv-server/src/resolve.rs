@@ -102,6 +102,7 @@ async fn submit(node: &Arc<Node>, range: RangeId, lease: u64, raw: WriteBatch) -
         lease,
         ordered: false,
         before_visible: None,
+        late: None,
         done: Box::new(move |result| {
             let _ = sender.send(result);
         }),

@@ -213,6 +213,9 @@ pub fn serve(
     address: SocketAddr,
     tls: Arc<ServerConfig>,
 ) -> Running {
+    if let Some(cluster) = node.cluster() {
+        cluster.is_at(address.to_string());
+    }
     serve_with(node, engine, listener, address, tls, None)
 }
 

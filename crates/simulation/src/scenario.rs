@@ -34,6 +34,8 @@ fn of_store(bug: Bug) -> Option<Plan> {
         Bug::OverlapAccepted => Some(right_before_left()),
         Bug::SplitVoteForgotten => Some(heard_of_before_it_is_split()),
         Bug::DestroyedComesBack => Some(destroyed_before_it_is_created()),
+        Bug::AppliedBeforeWritten => Some(followers_without_space()),
+        Bug::AppliedOverSnapshot => Some(snapshot_behind_commit()),
         _ => None,
     }
 }
@@ -222,4 +224,30 @@ fn destroyed_before_it_is_created() -> Plan {
         (3_800 * MILLI, Fault::DropTenant { within: 500 * MILLI }),
     ];
     Plan { log_keep: 1000, ..Plan::scripted(rounds(5 * SECOND, &faults)) }
+}
+
+/// Followers serve reads, and now and then cannot write.
+fn followers_without_space() -> Plan {
+    let full = |at: Micros, place| {
+        let fault = Fault::FullDisk { who: Who::Follower(place), span: 150 * MILLI };
+        (2 * SECOND + at * MILLI, fault)
+    };
+    let faults = [full(0, 0), full(200, 1), full(400, 0), full(600, 1), full(800, 0), full(1_000, 1)];
+    let storm = Weather { delay: (100, 10 * MILLI), ..Weather::FAIR };
+    let plan = Plan { weather: storm, keys: 1, clients: 8, ..Plan::scripted(rounds(1_200 * MILLI, &faults)) };
+    Plan { think: (MILLI, 10 * MILLI), writes_per_mille: 300, follows_per_mille: 900, ..plan }
+}
+
+/// A node that did nothing for a while finds that some of what it was sent for one range is missing; the leader
+/// tells it how far the log is committed and sends a snapshot at once, while the node writes for another range.
+fn snapshot_behind_commit() -> Plan {
+    let slow = Fault::SlowDisk { who: Who::Node(3), sync: 20 * MILLI, span: 2 * SECOND };
+    let pause = Fault::Pause { who: Who::Node(3), span: 1_500 * MILLI };
+    let split = Fault::Split { at: None };
+    let faults = [(SECOND, split), (2 * SECOND, slow), (2 * SECOND, pause)];
+    let lossy = Weather { lost_per_mille: 50, ..Weather::FAIR };
+    let plan =
+        Plan { weather: lossy, log_keep: 5, keys: 10, ..Plan::scripted(rounds(2_500 * MILLI, &faults)) };
+    let plan = Plan { sync: (MILLI, 5 * MILLI), follows_per_mille: 900, ..plan };
+    Plan { clients: 8, think: (MILLI, 20 * MILLI), writes_per_mille: 700, ..plan }
 }

@@ -3,8 +3,8 @@
 //! Every implementation passes the conformance suite in `tests/it`.
 
 use crate::error::{StorageError, StorageResult};
+use crate::garbage::GarbageFloors;
 use bytes::Bytes;
-use kv_api::Timestamp;
 use std::ops::Deref;
 
 /// A separately ordered part of the store.
@@ -134,9 +134,9 @@ pub trait Engine: Reader + Send + Sync + 'static {
     /// I/O errors.
     fn flush(&self) -> StorageResult<()>;
 
-    /// Promises that nobody reads below `floor` any more: versions that only such readers could see may
+    /// Promises that nobody reads below the floors any more: versions that only such readers could see may
     /// be dropped at the engine's leisure.
-    fn set_garbage_floor(&self, floor: Timestamp);
+    fn set_garbage_floors(&self, floors: GarbageFloors);
 
     /// How the engine is doing.
     fn stats(&self) -> Stats;

@@ -35,6 +35,7 @@
 
 pub mod engine;
 pub mod error;
+pub mod garbage;
 pub mod ident;
 pub mod intent;
 pub mod key;
@@ -46,6 +47,7 @@ pub mod txn_record;
 
 pub use engine::{Bounds, Cursor, Engine, Pinned, Reader, Space, Stats, WriteBatch};
 pub use error::{StorageError, StorageResult};
+pub use garbage::GarbageFloors;
 pub use memory::MemoryEngine;
 pub use rocks::{RocksConfig, RocksEngine};
 pub use span::range_spans;

@@ -7,9 +7,8 @@
 
 use crate::engine::{Bounds, Cursor, Engine, Op, Pinned, Reader, Space, Stats, WriteBatch};
 use crate::error::{StorageError, StorageResult};
-use crate::key::is_garbage;
+use crate::garbage::GarbageFloors;
 use bytes::Bytes;
-use kv_api::Timestamp;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -154,13 +153,13 @@ impl Engine for MemoryEngine {
         self.write(&WriteBatch::new(), true)
     }
 
-    fn set_garbage_floor(&self, floor: Timestamp) {
+    fn set_garbage_floors(&self, floors: GarbageFloors) {
         // Through the durable state as well: garbage does not come back.
         let mut state = self.state.lock();
         let state = &mut *state;
         for spaces in [&mut state.visible, &mut state.durable] {
             for space in [Space::Data, Space::History] {
-                spaces.map_mut(space).retain(|_, value| !is_garbage(space, value, floor));
+                spaces.map_mut(space).retain(|key, value| !floors.drops(space, key, value));
             }
         }
     }

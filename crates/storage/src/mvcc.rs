@@ -14,7 +14,7 @@
 //! # Garbage
 //!
 //! A version in the history says when it was replaced. Below the engine's garbage floor
-//! ([`crate::Engine::set_garbage_floor`]) nobody reads; compaction drops versions replaced below it and
+//! ([`crate::Engine::set_garbage_floors`]) nobody reads; compaction drops versions replaced below it and
 //! tombstones below it. A tombstone may go before the versions it hides, which is why a reader of the
 //! history looks at when a version was replaced.
 //!

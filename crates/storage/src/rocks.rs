@@ -9,8 +9,7 @@
 
 use crate::engine::{Bounds, Cursor, Engine, Op, Pinned, Reader, Space, Stats, WriteBatch};
 use crate::error::{StorageError, StorageResult};
-use crate::key::is_garbage;
-use kv_api::Timestamp;
+use crate::garbage::GarbageFloors;
 use parking_lot::Mutex;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactionDecision, DB,
@@ -54,7 +53,7 @@ pub struct RocksEngine {
     read_options: ReadOptions,
     synced: WriteOptions,
     unsynced: WriteOptions,
-    garbage_floor: Arc<Mutex<Timestamp>>,
+    garbage: Arc<Mutex<Arc<GarbageFloors>>>,
 }
 
 impl RocksEngine {
@@ -66,12 +65,12 @@ impl RocksEngine {
     pub fn open(path: &Path, config: &RocksConfig) -> StorageResult<Self> {
         let cache = Cache::new_lru_cache(config.block_cache_bytes);
         let options = database_options(config);
-        let garbage_floor = Arc::new(Mutex::new(Timestamp::MIN));
+        let garbage = Arc::default();
         let families = Space::ALL
             .iter()
             .map(|space| {
                 let mut options = space_options(*space, config, &cache);
-                drop_garbage(*space, &mut options, &garbage_floor);
+                drop_garbage(*space, &mut options, &garbage);
                 ColumnFamilyDescriptor::new(space.name(), options)
             })
             .chain([ColumnFamilyDescriptor::new("default", unused_options())]);
@@ -87,7 +86,7 @@ impl RocksEngine {
             read_options: ReadOptions::default(),
             synced,
             unsynced: WriteOptions::default(),
-            garbage_floor,
+            garbage,
         })
     }
 
@@ -179,15 +178,15 @@ fn unused_options() -> Options {
 }
 
 /// Lets compaction drop what nobody can read any more.
-fn drop_garbage(space: Space, options: &mut Options, floor: &Arc<Mutex<Timestamp>>) {
+fn drop_garbage(space: Space, options: &mut Options, floors: &Arc<Mutex<Arc<GarbageFloors>>>) {
     if !matches!(space, Space::Data | Space::History) {
         return;
     }
-    let floor = Arc::clone(floor);
-    options.set_compaction_filter("garbage", move |_level, _key, value: &[u8]| {
-        // Copied out first: the lock is held for two loads.
-        let floor = *floor.lock();
-        if is_garbage(space, value, floor) { CompactionDecision::Remove } else { CompactionDecision::Keep }
+    let floors = Arc::clone(floors);
+    options.set_compaction_filter("garbage", move |_level, key: &[u8], value: &[u8]| {
+        // The lock is held for as long as it takes to count one more reference.
+        let floors = Arc::clone(&floors.lock());
+        if floors.drops(space, key, value) { CompactionDecision::Remove } else { CompactionDecision::Keep }
     });
 }
 
@@ -270,9 +269,9 @@ impl Engine for RocksEngine {
         Ok(())
     }
 
-    fn set_garbage_floor(&self, floor: Timestamp) {
-        let mut present = self.garbage_floor.lock();
-        *present = (*present).max(floor);
+    fn set_garbage_floors(&self, floors: GarbageFloors) {
+        let mut present = self.garbage.lock();
+        *present = Arc::new(floors.not_below(&present));
     }
 
     fn stats(&self) -> Stats {

@@ -112,11 +112,8 @@ pub struct Promise {
 /// Why a question is not answered.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Refusal {
-    /// Who may know better; 0 if nobody is known.
-    #[prost(uint64, tag = "1")]
-    pub leaseholder: NodeId,
     /// One sentence.
-    #[prost(string, tag = "2")]
+    #[prost(string, tag = "1")]
     pub reason: String,
 }
 

@@ -237,7 +237,7 @@ impl Cluster {
         }
     }
 
-    async fn look(&self, node: &Arc<Node>, announced: &mut bool) -> Result<(), KvError> {
+    async fn look(self: &Arc<Self>, node: &Arc<Node>, announced: &mut bool) -> Result<(), KvError> {
         // The root range never sleeps: whoever has a replica of it uses it all the time.
         let root = node.pipeline.keep_awake(ROOT).await?;
         match root {
@@ -265,6 +265,12 @@ impl Cluster {
     /// What is known of the nodes, by their numbers.
     fn records(&self) -> Vec<NodeRecord> {
         self.known.lock().nodes.values().cloned().collect()
+    }
+
+    /// Notes where this node is, if nobody looks after the records.
+    pub fn is_at(&self, address: String) {
+        let record = NodeRecord { id: self.myself.id, address, ..NodeRecord::default() };
+        self.known.lock().nodes.insert(record.id, record);
     }
 
     /// Where a node can be reached.
@@ -410,9 +416,17 @@ impl Cluster {
             tracing::warn!(from, "a malformed message of a node was dropped");
             return;
         };
-        if let Some(kind) = self.asking.answered(from, id, kind)
-            && self.messages.try_send((from, Message { id, kind: Some(kind) })).is_err()
-        {
+        let Some(kind) = self.asking.answered(from, id, kind) else { return };
+        if let Kind::GetPromise(asked) = kind {
+            // At once: reads wait for it.
+            let Some(node) = self.node.upgrade() else { return };
+            let answer = match node.pipeline.promise(asked.range_id) {
+                Ok((timestamp, index)) => Kind::Promise(message::Promise { timestamp, index }),
+                Err(error) => refusal(error),
+            };
+            return node.pipeline.send(from, asking::encode(id, answer));
+        }
+        if self.messages.try_send((from, Message { id, kind: Some(kind) })).is_err() {
             tracing::debug!(from, "a question was dropped, there are too many");
         }
     }
@@ -444,26 +458,20 @@ impl Cluster {
     }
 
     async fn reply(&self, node: &Arc<Node>, question: Kind) -> Kind {
-        let refused =
-            |error: KvError| Kind::Refused(message::Refusal { leaseholder: 0, reason: error.message });
         let done = |result: Result<(), KvError>| match result {
             Ok(()) => Kind::Done(Empty {}),
-            Err(error) => refused(error),
+            Err(error) => refusal(error),
         };
         match question {
             Kind::GetBook(_) if self.known.lock().told.is_some() => {
-                refused(KvError::new(KvErrorKind::Unavailable, "this node has no replica of the root range"))
+                refusal(KvError::new(KvErrorKind::Unavailable, "this node has no replica of the root range"))
             }
             Kind::GetBook(_) => Kind::Book(Book { nodes: self.records(), root: self.root_members() }),
             Kind::Report(report) => done(self.take_report(node, report.records).await),
             Kind::Gone(gone) => done(node.pipeline.destroy(gone.range_id).await),
-            Kind::GetPromise(asked) => match node.pipeline.promise(asked.range_id).await {
-                Ok((timestamp, index)) => Kind::Promise(message::Promise { timestamp, index }),
-                Err(error) => refused(error),
-            },
             Kind::GetDigest(asked) => match crate::check::digest(node, asked).await {
                 Ok(digest) => Kind::Digest(digest),
-                Err(error) => refused(error),
+                Err(error) => refusal(error),
             },
             Kind::Distrust(gone) => {
                 tracing::error!(
@@ -473,11 +481,14 @@ impl Cluster {
                 node.distrust(gone.range_id);
                 Kind::Done(Empty {})
             }
-            Kind::Book(_) | Kind::Done(_) | Kind::Promise(_) | Kind::Refused(_) | Kind::Digest(_) => {
-                refused(KvError::new(KvErrorKind::Internal, "an answer is no question"))
-            }
+            // Promises are given before this; the others are answers.
+            _ => refusal(KvError::new(KvErrorKind::Internal, "this is no question")),
         }
     }
+}
+
+fn refusal(error: KvError) -> Kind {
+    Kind::Refused(message::Refusal { reason: error.message })
 }
 
 async fn put_record(node: &Arc<Node>, record: &NodeRecord) -> Result<(), KvError> {

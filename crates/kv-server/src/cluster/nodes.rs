@@ -121,20 +121,18 @@ impl Cluster {
     async fn hand_over_all(&self, node: &Arc<Node>) -> Result<(), KvError> {
         let nodes = node.pipeline.nodes().await?;
         let views = self.views(&self.records(), &nodes);
-        let mut waiting: Vec<RangeId> = Vec::new();
-        for status in node.pipeline.statuses(node.pipeline.held_ranges().await?).await? {
+        let statuses = node.pipeline.statuses(node.pipeline.held_ranges().await?).await?;
+        let transfers = statuses.iter().map(|status| async {
             let voters = &status.group.members.voters;
-            let other = for_range(&views, &status)
+            let other = for_range(&views, status)
                 .into_iter()
                 .filter(|view| view.id != self.myself.id && voters.contains(&view.id))
                 .filter(|view| view.live && view.caught_up && !view.draining)
-                .min_by_key(|view| (view.load, view.id));
-            if let Some(other) = other
-                && node.pipeline.transfer_lease(status.range, other.id).await.is_ok()
-            {
-                waiting.push(status.range);
-            }
-        }
+                .min_by_key(|view| (view.load, view.id))?;
+            node.pipeline.transfer_lease(status.range, other.id).await.ok().map(|()| status.range)
+        });
+        let transfers = futures::future::join_all(transfers).await;
+        let mut waiting: Vec<RangeId> = transfers.into_iter().flatten().collect();
         loop {
             let held = node.pipeline.held_ranges().await?;
             waiting.retain(|range| held.contains(range));

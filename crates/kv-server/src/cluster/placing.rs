@@ -16,6 +16,8 @@ use prost::Message as _;
 use replication::{NodeId, RangeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Most ranges looked at each time.
 const MAX_LOOKED_AT: usize = 512;
@@ -25,6 +27,10 @@ const MAX_SURVEYED: usize = 1024;
 const MAX_WOKEN: usize = 32;
 /// Most replicas moved for balance each time.
 const MAX_MOVES: usize = 16;
+/// How often the replicas of a range in use are compared.
+const CHECK_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// Looks between two comparisons, so that they do not all come at once.
+const CHECK_LOOKS: u64 = 20;
 /// Looks between leases moved for balance: loads must be seen to have changed before the next.
 const LEASE_LOOKS: u64 = 6;
 
@@ -46,6 +52,8 @@ pub(super) struct Progress {
     found: bool,
     /// The look at which a lease was moved for balance last.
     lease_moved: u64,
+    /// When the replicas of each range held here were compared last, or it was first seen to be held.
+    compared: BTreeMap<RangeId, Instant>,
 }
 
 impl Progress {
@@ -84,7 +92,11 @@ fn placed(members: &replication::message::Members) -> Placed {
 
 impl Cluster {
     /// Makes the next steps towards where replicas and leases should be.
-    pub(super) async fn place(&self, node: &Arc<Node>, records: &[NodeRecord]) -> Result<(), KvError> {
+    pub(super) async fn place(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        records: &[NodeRecord],
+    ) -> Result<(), KvError> {
         let nodes = node.pipeline.nodes().await?;
         {
             let mut progress = self.placing.lock();
@@ -97,6 +109,7 @@ impl Cluster {
             return Ok(());
         }
         let views = self.views(records, &nodes);
+        self.compare_one(node).await?;
         self.place_held(node, &views).await?;
         self.survey(node, &views).await
     }
@@ -152,6 +165,39 @@ impl Cluster {
                 // What is under way in one range must not keep the others waiting.
                 tracing::debug!(range, "a step was not made: {error}");
             }
+        }
+        Ok(())
+    }
+
+    /// Compares the replicas of a range that is due.
+    async fn compare_one(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), KvError> {
+        if !self.placing.lock().looks.is_multiple_of(CHECK_LOOKS) {
+            return Ok(());
+        }
+        let held = node.pipeline.held_ranges().await?;
+        let due = {
+            let mut progress = self.placing.lock();
+            let now = Instant::now();
+            progress.compared.retain(|range, _| held.contains(range));
+            for range in &held {
+                progress.compared.entry(*range).or_insert(now);
+            }
+            let oldest = progress.compared.iter_mut().min_by_key(|(_, compared)| **compared);
+            oldest.filter(|(_, compared)| now.duration_since(**compared) >= CHECK_EVERY).map(
+                |(range, compared)| {
+                    *compared = now;
+                    *range
+                },
+            )
+        };
+        if let Some(range) = due {
+            let (cluster, node) = (Arc::clone(self), Arc::clone(node));
+            tokio::spawn(async move {
+                // What it finds it says itself.
+                if let Err(error) = crate::check::check(&node, &cluster, range).await {
+                    tracing::debug!(range, "the replicas of a range were not compared: {error}");
+                }
+            });
         }
         Ok(())
     }

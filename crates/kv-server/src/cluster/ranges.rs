@@ -181,6 +181,7 @@ impl Cluster {
                     config: descriptor.config,
                 })
             })
+            .filter(|record| !self.is_known(node, record))
             .collect();
         let told = records.is_empty()
             || if leads_root {
@@ -194,6 +195,15 @@ impl Cluster {
             to_report.retain(|range| !ranges.contains(range));
         }
         Ok(())
+    }
+
+    /// Whether the replica of the directory here, if there is one, says the same already.
+    fn is_known(&self, node: &Node, record: &RangeRecord) -> bool {
+        if node.pipeline.span(ROOT).is_none() {
+            return false;
+        }
+        let known = lookup(&*node.engine, &record.start).ok().flatten();
+        known.is_some_and(|known| RangeRecord { index: record.index, ..known } == *record)
     }
 
     async fn send_report(&self, node: &Arc<Node>, records: Vec<RangeRecord>) -> Result<bool, KvError> {
@@ -278,6 +288,7 @@ async fn submit(
         lease,
         ordered: true,
         before_visible: None,
+        late: None,
         done: Box::new(move |result| {
             let _ = sender.send(result);
         }),

@@ -80,8 +80,23 @@ struct Awake {
     /// What is still to be done before it is used.
     recovery: Recovery,
     ceiling_asked: bool,
+    /// Since when the lease cannot be used for want of a majority's support.
+    lapsed: Option<Millis>,
+    /// To whom the lease goes as soon as nothing is under way.
+    leaving: Option<Leaving>,
 }
 
+/// A lease that is about to be handed over.
+struct Leaving {
+    to: NodeId,
+    since: Millis,
+    answer: oneshot::Sender<Result<(), KvError>>,
+}
+
+/// How long what is under way may take before a lease is not handed over after all.
+const LEAVING_MS: Millis = 2000;
+/// How long commands wait for a majority before whoever sent them is told.
+const LATE_MS: Millis = 3000;
 /// Most who wait for an entry to be applied; further ones are told that there is no replica.
 const MAX_REACHING: usize = 1 << 14;
 
@@ -105,6 +120,10 @@ pub(super) struct Driver {
     awake: HashMap<RangeId, Awake>,
     /// Ranges whose standing may have changed.
     changed: HashSet<RangeId>,
+    /// How often a range came into memory.
+    stays: u64,
+    /// Ranges whose leases are to be handed over.
+    leaving: HashSet<RangeId>,
     /// Who waits for entries to be applied.
     reaching: Vec<(RangeId, u64, oneshot::Sender<bool>)>,
     disk_was_full: bool,
@@ -117,6 +136,10 @@ struct Work {
     asked: Vec<Asked>,
     ceilings: Vec<RangeId>,
     closing: bool,
+}
+
+fn busy(reason: &str) -> KvError {
+    KvError::new(KvErrorKind::Unavailable, format!("the lease of the range stays: {reason}"))
 }
 
 fn span_of(descriptor: &RangeDescriptor) -> Span {
@@ -142,6 +165,8 @@ impl Driver {
             pending: BTreeMap::new(),
             awake: HashMap::new(),
             changed: HashSet::new(),
+            stays: 0,
+            leaving: HashSet::new(),
             reaching: Vec::new(),
             disk_was_full: false,
         }
@@ -246,6 +271,7 @@ impl Driver {
             self.note_use(now);
             self.store.tick(now);
             self.next_tick = now + self.tick_interval();
+            self.tell_late(now);
             self.changed.extend(self.awake.keys());
         }
         if !work.queue.is_empty() {
@@ -270,6 +296,7 @@ impl Driver {
         for envelope in self.store.take_messages() {
             self.transport.send(envelope);
         }
+        self.hand_over(now);
         self.publish();
         self.tell_reached();
         Ok(())
@@ -338,10 +365,14 @@ impl Driver {
     }
 
     /// Makes the range known to those who ask for it.
-    fn enter(&self, range: RangeId) {
+    fn enter(&mut self, range: RangeId) {
         let Some(descriptor) = self.store.descriptor(range) else { return };
         let mut state = self.shared.state.lock();
-        let found = state.ranges.entry(range).or_insert_with(|| RangeState::new(span_of(descriptor)));
+        let stays = &mut self.stays;
+        let found = state.ranges.entry(range).or_insert_with(|| {
+            *stays += 1;
+            RangeState::new(span_of(descriptor), *stays)
+        });
         if found.span.start != descriptor.start || found.span.end != descriptor.end {
             found.span = span_of(descriptor);
         }
@@ -378,17 +409,20 @@ impl Driver {
         }
     }
 
-    fn finish(&self, queued: Queued, result: Result<(), CommandError>) {
+    /// Ends a command: it was applied with an entry of the log, or failed.
+    fn finish(&self, queued: Queued, result: Result<u64, CommandError>) {
         let Queued { command, timestamp } = queued;
-        if let (Ok(()), Some(before_visible)) = (&result, command.before_visible) {
+        if let (Ok(_), Some(before_visible)) = (&result, command.before_visible) {
             before_visible(timestamp);
         }
-        if command.ordered
-            && let Some(found) = self.shared.state.lock().ranges.get_mut(&command.range)
-        {
+        if let Some(found) = self.shared.state.lock().ranges.get_mut(&command.range) {
+            // In one step: whoever finds the timestamp closed finds the entry applied.
+            if let Ok(index) = result {
+                found.applied = found.applied.max(Some(index));
+            }
             found.in_flight.remove(&timestamp);
         }
-        (command.done)(result.map(|()| timestamp));
+        (command.done)(result.map(|_| timestamp));
     }
 
     fn raise_ceiling(&mut self, now: Millis, range: RangeId) {
@@ -418,9 +452,7 @@ impl Driver {
             Asked::ChangeMembers(range, change, answer) => {
                 let _ = answer.send(self.store.change_members(now, range, change).map_err(refused));
             }
-            Asked::TransferLease(range, to, answer) => {
-                let _ = answer.send(self.store.transfer_leader(now, range, to).map_err(refused));
-            }
+            Asked::TransferLease(range, to, answer) => self.begin_leaving(now, range, to, answer),
             Asked::Statuses(ranges, answer) => {
                 let status = |range| {
                     let group = self.store.status(range)?;
@@ -439,6 +471,10 @@ impl Driver {
                 let held = self.awake.iter().filter(|(_, awake)| awake.acquired.is_some());
                 let _ = answer.send(held.map(|(range, _)| *range).collect());
             }
+            Asked::Configured(answer) => {
+                let configured = self.store.local().filter(|(_, descriptor)| !descriptor.config.is_empty());
+                let _ = answer.send(configured.map(|(_, descriptor)| descriptor.clone()).collect());
+            }
             Asked::Survey(after, limit, answer) => {
                 let found = self.store.survey(after, limit)?;
                 let surveyed = found.into_iter().map(|(range, state)| Surveyed {
@@ -447,9 +483,6 @@ impl Driver {
                     members: state.members,
                 });
                 let _ = answer.send(surveyed.collect());
-            }
-            Asked::Applied(range, answer) => {
-                let _ = answer.send(self.store.applied(range));
             }
             Asked::Reached(range, index, answer) => {
                 let there = self.wake(now, range)?;
@@ -468,6 +501,78 @@ impl Driver {
             Asked::Watch(nodes) => self.store.watch_nodes(nodes.into_iter()),
         }
         Ok(())
+    }
+
+    /// Lets nothing more in, so that the lease can go without anything being lost on the way.
+    fn begin_leaving(
+        &mut self,
+        now: Millis,
+        range: RangeId,
+        to: NodeId,
+        answer: oneshot::Sender<Result<(), KvError>>,
+    ) {
+        let awake = self.awake.get_mut(&range).filter(|awake| awake.acquired.is_some());
+        match awake {
+            Some(awake) if awake.leaving.is_none() => {
+                awake.leaving = Some(Leaving { to, since: now, answer });
+                if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
+                    found.held = None;
+                }
+                self.leaving.insert(range);
+            }
+            // Who asked may be gone.
+            Some(_) => {
+                let _ = answer.send(Err(busy("its lease is being handed over already")));
+            }
+            None => {
+                let _ = answer.send(Err(super::not_leaseholder()));
+            }
+        }
+    }
+
+    /// Hands over the leases of ranges in which nothing is under way any more.
+    fn hand_over(&mut self, now: Millis) {
+        for range in std::mem::take(&mut self.leaving) {
+            let under_way = self.pending.values().any(|queued| queued.command.range == range)
+                || self.shared.state.lock().queue.iter().any(|queued| queued.command.range == range);
+            let Some(awake) = self.awake.get_mut(&range) else { continue };
+            let Some(leaving) = awake.leaving.take() else { continue };
+            if !under_way {
+                let result = self.store.transfer_leader(now, range, leaving.to);
+                let refused =
+                    |error: ReplicationError| KvError::new(KvErrorKind::Unavailable, error.to_string());
+                let _ = leaving.answer.send(result.map_err(refused));
+            } else if now.saturating_sub(leaving.since) >= LEAVING_MS {
+                let _ = leaving.answer.send(Err(busy("commands take too long")));
+            } else {
+                awake.leaving = Some(leaving);
+                self.leaving.insert(range);
+                continue;
+            }
+            self.changed.insert(range);
+        }
+    }
+
+    /// Tells those who have waited for a majority for long.
+    fn tell_late(&mut self, now: Millis) {
+        let mut late = HashSet::new();
+        for (range, awake) in &mut self.awake {
+            let held = matches!(self.store.lease(*range, now), LeaseView::Held { .. });
+            if held || awake.acquired.is_none() {
+                awake.lapsed = None;
+            } else if now.saturating_sub(*awake.lapsed.get_or_insert(now)) >= LATE_MS {
+                late.insert(*range);
+            }
+        }
+        if late.is_empty() {
+            return;
+        }
+        for queued in self.pending.values_mut().filter(|queued| late.contains(&queued.command.range)) {
+            if let Some(waiter) = queued.command.late.take() {
+                // Who waited may be gone.
+                let _ = waiter.send(());
+            }
+        }
     }
 
     fn tell_reached(&mut self) {
@@ -493,9 +598,9 @@ impl Driver {
 
     fn happened(&mut self, now: Millis, event: Event) -> Result<(), ReplicationError> {
         match event {
-            Event::Applied { range, id, .. } => {
+            Event::Applied { range, id, index } => {
                 if let Some(queued) = self.pending.remove(&id) {
-                    self.finish(queued, Ok(()));
+                    self.finish(queued, Ok(index));
                 } else if self.awake.get(&range).is_some_and(|awake| awake.recovery.is(id)) {
                     self.recover(now, range)?;
                 }
@@ -514,6 +619,7 @@ impl Driver {
                 let acquired = Awake { acquired: Some(sequence), ..Awake::default() };
                 self.awake.insert(range, acquired);
                 self.forget(range);
+                self.described(range);
                 self.raise_ceiling(now, range);
                 self.recover(now, range)?;
             }
@@ -622,9 +728,11 @@ impl Driver {
         for range in changed {
             let Some(awake) = self.awake.get(&range) else { continue };
             let Some(found) = state.ranges.get_mut(&range) else { continue };
+            found.applied = self.store.applied(range);
             match (self.store.lease(range, now), awake.acquired) {
                 (LeaseView::Held { sequence, ceiling, until }, Some(acquired))
                     if sequence == acquired
+                        && awake.leaving.is_none()
                         && awake.recovery.is_complete()
                         && ceiling > found.clock.latest() =>
                 {

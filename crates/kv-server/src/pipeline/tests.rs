@@ -36,6 +36,7 @@ fn put(pipeline: &Pipeline, key: &str, done: mpsc::Sender<Outcome>) -> Command {
         lease: pipeline.lease(ROOT).expect("held"),
         ordered: true,
         before_visible: None,
+        late: None,
         done: Box::new(move |result| {
             let _ = done.send(result);
         }),

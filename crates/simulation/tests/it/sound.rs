@@ -5,11 +5,11 @@ use simulation::{Options, Wanted, operations, report, run_many};
 #[test]
 fn sound_clusters_keep_their_promises() {
     let options = Options::default();
-    let summary = run_many(1..=300, &options, Wanted::FirstFailure, |_| {});
+    let summary = run_many(1..=200, &options, Wanted::FirstFailure, |_| {});
     if let Some(failure) = summary.failures.first() {
         panic!("{}", report(failure, &options, 60));
     }
-    assert_eq!(summary.runs, 300);
+    assert_eq!(summary.runs, 200);
     println!("{} runs, {} operations\n{}", summary.runs, operations(&summary.coverage), summary.coverage);
 }
 

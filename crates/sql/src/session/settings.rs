@@ -47,6 +47,7 @@ pub(crate) struct Derived {
     pub idle_in_transaction: Option<Duration>,
     pub isolation: IsolationLevel,
     pub read_only: bool,
+    pub follower_reads: bool,
     pub engine: EngineChoice,
     /// What the reading of literals depends on, as a key.
     pub literals: Arc<str>,
@@ -403,6 +404,7 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         idle_in_transaction: millis("idle_in_transaction_session_timeout"),
         isolation: IsolationLevel::by_name(get("default_transaction_isolation")).unwrap_or_default(),
         read_only: get("default_transaction_read_only") == "on",
+        follower_reads: get("follower_reads") == "on",
         engine: EngineChoice::parse(get("engine")).unwrap_or_default(),
     }
 }

@@ -65,8 +65,9 @@ pub(crate) struct Open {
 }
 
 impl Session {
-    fn new_txn(&self, isolation: IsolationLevel) -> Txn {
+    fn new_txn(&self, isolation: IsolationLevel, read_only: bool) -> Txn {
         let lock_timeout = self.view.derived.lock_timeout;
+        let follower_reads = read_only && self.view.derived.follower_reads;
         self.shared.engine.kv.begin(TxnOptions {
             isolation: match isolation {
                 IsolationLevel::ReadCommitted | IsolationLevel::ReadUncommitted => Isolation::ReadCommitted,
@@ -74,6 +75,9 @@ impl Session {
             },
             lock_timeout_ms: lock_timeout
                 .map_or(0, |limit| limit.as_millis().clamp(1, u128::from(u32::MAX)) as u32),
+            // A transaction that may yet become one that writes keeps track of what it reads.
+            read_only: follower_reads,
+            follower_reads,
             ..TxnOptions::default()
         })
     }
@@ -81,11 +85,12 @@ impl Session {
     pub(super) fn start(&mut self, explicit: bool, modes: Modes) {
         let derived = self.view.derived.clone();
         let isolation = modes.isolation.unwrap_or(derived.isolation);
+        let read_only = modes.read_only.unwrap_or(derived.read_only);
         self.transaction = Some(Box::new(Open {
-            txn: self.new_txn(isolation),
+            txn: self.new_txn(isolation, read_only),
             explicit,
             isolation,
-            read_only: modes.read_only.unwrap_or(derived.read_only),
+            read_only,
             failed: false,
             used: false,
             started: now_micros(),
@@ -101,8 +106,9 @@ impl Session {
         self.shared.release_transaction_locks();
         self.shared.settings.lock().rollback_to(0);
         self.shared.outgoing.lock().clear();
-        let Some(isolation) = self.transaction.as_ref().map(|open| open.isolation) else { return };
-        let txn = self.new_txn(isolation);
+        let modes = self.transaction.as_ref().map(|open| (open.isolation, open.read_only));
+        let Some((isolation, read_only)) = modes else { return };
+        let txn = self.new_txn(isolation, read_only);
         if let Some(open) = &mut self.transaction {
             open.txn = txn;
             open.overlay = None;
@@ -152,13 +158,18 @@ impl Session {
 
     /// SET TRANSACTION
     pub(super) fn set_modes(&mut self, modes: Modes) -> SqlResult<()> {
+        let follower_reads = self.view.derived.follower_reads;
         let Some(open) = &mut self.transaction else { return Ok(()) };
+        let mut anew = None;
         if let Some(read_only) = modes.read_only {
             if !read_only && open.read_only && open.used {
                 return Err(SqlError::new(
                     SqlState::ACTIVE_TRANSACTION,
                     "transaction read-write mode must be set before any query",
                 ));
+            }
+            if read_only != open.read_only && follower_reads && !open.used {
+                anew = Some(open.isolation);
             }
             open.read_only = read_only;
         }
@@ -170,7 +181,11 @@ impl Session {
                 ));
             }
             open.isolation = isolation;
-            let txn = self.new_txn(isolation);
+            anew = Some(isolation);
+        }
+        let read_only = open.read_only;
+        if let Some(isolation) = anew {
+            let txn = self.new_txn(isolation, read_only);
             if let Some(open) = &mut self.transaction {
                 open.txn = txn;
             }

@@ -199,7 +199,7 @@ fn garbage_goes_and_readers_above_the_floor_do_not_notice() {
     let expected: Vec<_> = [25, 30, 40].map(see).to_vec();
     assert_eq!(expected[0], pairs(&[("kept", "20")]));
     assert_eq!(expected[2], pairs(&[("again", "new"), ("kept", "30")]));
-    engine.set_garbage_floor(at(25));
+    engine.set_garbage_floors(crate::GarbageFloors::everywhere(at(25)));
     assert_eq!([25, 30, 40].map(see).to_vec(), expected);
     assert!(engine.get(Space::Data, b"deleted").expect("read").is_none());
     let mut history = engine.cursor(Space::History, Bounds::all());

@@ -280,8 +280,8 @@ fn compaction_drops_garbage_and_nothing_else() {
     let count = |space| keys(&mut *engine.cursor(space, Bounds::all()), false).len();
     engine.compact().expect("compact");
     assert_eq!((count(Space::Data), count(Space::History)), (3, 11), "without a floor there is no garbage");
-    engine.set_garbage_floor(Timestamp::new(7, 0));
-    engine.set_garbage_floor(Timestamp::new(3, 0));
+    engine.set_garbage_floors(storage::GarbageFloors::everywhere(Timestamp::new(7, 0)));
+    engine.set_garbage_floors(storage::GarbageFloors::everywhere(Timestamp::new(3, 0)));
     engine.compact().expect("compact");
     assert_eq!(keys(&mut *engine.cursor(Space::Data, Bounds::all()), false), ["deleted late", "kept"]);
     assert_eq!(count(Space::History), 4, "replaced at 8, 9 and 10, and at 8");

@@ -264,6 +264,7 @@ fn served(batch: &BatchRequest) -> BatchResponse {
         responses: vec![response; batch.requests.len()],
         commit_timestamp: Some(Timestamp::new(9, 0)),
         read_timestamp: Some(Timestamp::new(8, 0)),
+        ..BatchResponse::default()
     }
 }
 

@@ -10,8 +10,10 @@ from systems import Dormouse, cpu_seconds, disk, last_json, memory, mib, ms, per
 
 # A range that nobody used for so long leaves memory, and a little more.
 ASLEEP_S = 75
-# Connections of the load.
+# Connections of pgbench.
 CLIENTS = 4
+# Clients of `debug kv-load`, and the first tenant it makes.
+WRITERS, READERS, KV_LOAD_TENANT = 16, 100, 1 << 48
 
 
 def whole(system):
@@ -120,7 +122,7 @@ class Awake:
         self.stack.close()
 
 
-def range_cost(options):
+def one_range(options):
     """The same load on one tenant, beside no other range and beside many that are awake."""
     count, seconds, turns = (50, 5, 1) if options.quick else (options.ranges, 15, 3)
     kinds = [("select-only, prepared", ["-S", "-M", "prepared"]), ("TPC-B, prepared", ["-M", "prepared"])]
@@ -159,38 +161,91 @@ def range_cost(options):
     }
 
 
+def kv_load(system, operation, tenants, clients, seconds):
+    """`debug kv-load`: its report, and the leaseholder of the first tenant's range while it ran."""
+    command = [system.binary, "debug", "kv-load", "--operation", operation, "--tenants", str(tenants), "--clients", str(clients),
+               "--duration", f"{seconds}s", "--data-dir", system.data, "--output", "json"]
+    api, holder = system.api(), None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL) as process:
+        while tenants == 1 and process.poll() is None:
+            loaded = [found for found in api.ranges() if found["tenant_id"] == KV_LOAD_TENANT]
+            holder = loaded[0]["leaseholder"] if loaded else holder
+            time.sleep(0.5)
+        out, err = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"debug kv-load: {err}")
+    report = last_json(out)
+    if report["failed"]:
+        print(f"  {report['failed']} of {report['operations']:,} operations failed", flush=True)
+    if report["failed"] > report["operations"] / 1000:
+        raise RuntimeError("debug kv-load: too many operations failed")
+    return report, holder
+
+
+def cpu_us(report):
+    """CPU time of all KV nodes together per operation."""
+    return sum(node["cpu_us_per_operation"] for node in report["nodes"])
+
+
+def spread_writes(options):
+    """The same number of writes in one range and spread over many."""
+    count, seconds, turns = (50, 5, 1) if options.quick else (options.ranges, 10, 3)
+    rows = []
+    for nodes in (1, 3):
+        system = Dormouse("--nodes", str(nodes))
+        try:
+            if nodes == 3:
+                whole(system)
+            reports = ([], [])
+            for _ in range(turns):
+                for index, tenants in enumerate((1, count)):
+                    reports[index].append(kv_load(system, "write", tenants, WRITERS, seconds)[0])
+        finally:
+            system.close()
+        rates = [statistics.median(report["per_second"] for report in found) for found in reports]
+        cpu = [statistics.median(map(cpu_us, found)) for found in reports]
+        rows.append((f"{nodes} KV node{'s' if nodes > 1 else ''}", f"{rates[0]:,.0f}", f"{rates[1]:,.0f}", f"{rates[1] / rates[0]:.2f}",
+                     f"{cpu[0]:.0f} µs", f"{cpu[1]:.0f} µs", f"{cpu[1] / cpu[0]:.2f}"))
+    return {
+        "title": f"`debug kv-load --operation write`: {WRITERS} clients write to 1 and to {count:,} ranges, "
+                 f"median of {turns} × {seconds} s in turns",
+        "aim": None,
+        "header": ("", "writes/s to 1", f"to {count:,}", "ratio", "CPU of all KV nodes per write to 1", f"to {count:,}", "ratio"),
+        "rows": rows,
+    }
+
+
+def range_cost(options):
+    """What many ranges cost that are awake beside one, and that are written to."""
+    return [one_range(options), spread_writes(options)]
+
+
 def follower_reads(options):
-    """Reads of the present, by the leaseholder alone and by followers."""
-    seconds, turns = (5, 1) if options.quick else (15, 3)
+    """Reads of the present, served by the leaseholder and by followers."""
+    seconds, turns = (5, 1) if options.quick else (10, 3)
+    names = ("read", "follower-read")
     system = Dormouse("--nodes", "3")
     try:
-        base = [system.binary, "workload", "run", "kv"]
-        offered = subprocess.run([*base, "--help"], check=True, capture_output=True, text=True).stdout
-        if "--follower-reads" not in offered:
-            print("  skipped: \"dormouse workload run kv\" has no --follower-reads", flush=True)
-            return []
         whole(system)
-        url = system.create("kv")
-        whole(system)
-        subprocess.run([system.binary, "workload", "init", "kv", "--url", url], check=True, capture_output=True)
-        rows = []
-        for name, flags in (("leaseholder", []), ("followers", ["--follower-reads"])):
-            rates, used = [], []
-            for _ in range(turns):
-                holder = system.api().ranges("kv")[0]["leaseholder"]
-                nodes = sorted(system.api().nodes(), key=lambda node: (node["id"] != holder, node["id"]))
-                before = [cpu_seconds(node["pid"]) for node in nodes]
-                out = subprocess.run([*base, "--url", url, "--read-percent", "100", "--connections", "8", "--duration",
-                                      f"{seconds}s", "--quiet", "--output", "json", *flags], check=True, capture_output=True, text=True).stdout
-                rates.append(last_json(out)["operations_per_second"])
-                used.append([(cpu_seconds(node["pid"]) - cpu) / seconds for node, cpu in zip(nodes, before)])
-            shares = [f"{100 * statistics.median(turn[node] for turn in used):.0f} %" for node in range(3)]
-            rows.append((name, f"{statistics.median(rates):,.0f}", *shares))
+        rates, of_holder, of_all = ({name: [] for name in names} for _ in range(3))
+        for _ in range(turns):
+            for name in names:
+                report, holder = kv_load(system, name, 1, READERS, seconds)
+                rates[name].append(report["per_second"])
+                of_holder[name].append(next(node["cpu_us_per_operation"] for node in report["nodes"] if node["node"] == holder))
+                of_all[name].append(cpu_us(report))
     finally:
         system.close()
+    rows = [(label, *(f"{statistics.median(figures[name]):,.{digits}f}{unit}"
+                      for figures, digits, unit in ((rates, 0, ""), (of_holder, 1, " µs"), (of_all, 1, " µs"))))
+            for label, name in zip(("the leaseholder", "a follower"), names)]
+    share = statistics.median(of_holder[names[1]]) / statistics.median(of_holder[names[0]])
+    rows.append(("ratio", f"{statistics.median(rates[names[1]]) / statistics.median(rates[names[0]]):.2f}", f"{share:.2f}",
+                 f"{statistics.median(of_all[names[1]]) / statistics.median(of_all[names[0]]):.2f}"))
     return {
-        "title": f"`workload run kv --read-percent 100`, three KV nodes, 8 connections, median of {turns} × {seconds} s",
+        "title": f"Point reads of the present of one range on three KV nodes, {READERS} clients, "
+                 f"median of {turns} × {seconds} s in turns",
         "aim": None,
-        "header": ("reads by", "reads/s", "CPU of the leaseholder, of one core", "of a follower", "of the other"),
+        "header": ("served by", "reads/s", "CPU of the leaseholder per read", "CPU of all KV nodes per read"),
         "rows": rows,
     }

@@ -17,8 +17,8 @@ use process::metrics::Usage;
 use process::tls::{Authority, CertificatePem, internal_client};
 use rand::Rng;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The first of the tenants; far above those that control gives numbers to.
@@ -27,6 +27,8 @@ const FIRST_TENANT: u64 = 1 << 48;
 const MAX_TENANTS: u64 = 10_000;
 /// Keys of each tenant.
 const KEYS: u32 = 16;
+/// How long it takes at most until the directory knows who serves a range.
+const REPORTED_AFTER: Duration = Duration::from_secs(2);
 /// Tenants made or dropped at a time.
 const AT_A_TIME: usize = 16;
 
@@ -86,6 +88,9 @@ pub(crate) fn run(data_dir: &DataDirArgs, args: &KvLoadArgs, format: Format) -> 
                 "{} operations, {} per second, {} failed",
                 report["operations"], report["per_second"], report["failed"]
             ))?;
+            if let Some(error) = report["first_error"].as_str() {
+                line(format!("the first failure: {error}"))?;
+            }
             let nodes = report["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
             table(&["NODE", "CPU US PER OPERATION"], rows(nodes, &["node", "cpu_us_per_operation"]))
         }
@@ -104,16 +109,24 @@ fn kv_nodes(api: &Api) -> Outcome<Vec<KvNode>> {
     if nodes.is_empty() { Err(Failure::new("there is no KV node")) } else { Ok(nodes) }
 }
 
-fn client(
-    authority: &Authority,
-    nodes: &[KvNode],
-    identity: Identity,
-    tenant: TenantId,
-) -> Outcome<KvClient> {
+fn config(authority: &Authority, nodes: &[KvNode], identity: Identity, tenant: TenantId) -> Outcome<Config> {
     let own = authority.issue(identity)?;
     let tls = internal_client(&authority.pem().certificate, &own)?;
     let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
-    Ok(KvClient::connect(Config::new(addresses, tls, tenant)))
+    Ok(Config::new(addresses, tls, tenant))
+}
+
+/// The address of a node that has a replica of a tenant's range and not its lease.
+async fn follower(control: &KvClient, nodes: &[KvNode], tenant: TenantId) -> Outcome<String> {
+    let before = TenantId(tenant.0 - 1).span().start;
+    let found = control.ranges(before, 1).await.map_err(failed)?;
+    let range = found.first().ok_or_else(|| Failure::new("the range of a tenant is gone"))?;
+    let follower = range.replicas.iter().find(|replica| {
+        replica.node_id != range.leaseholder && nodes.iter().any(|node| node.id == replica.node_id)
+    });
+    let alone =
+        || Failure::new("there is one replica only: start more KV nodes, and wait until they have some");
+    follower.map(|replica| replica.address.clone()).ok_or_else(alone)
 }
 
 fn failed(error: KvError) -> Failure {
@@ -125,7 +138,7 @@ fn key(number: u32) -> [u8; 8] {
 }
 
 async fn load(authority: &Authority, nodes: &[KvNode], args: &KvLoadArgs) -> Outcome<Value> {
-    let control = client(authority, nodes, Identity::Control, TenantId(1))?;
+    let control = KvClient::connect(config(authority, nodes, Identity::Control, TenantId(1))?);
     let ids = FIRST_TENANT..FIRST_TENANT + args.tenants;
     let result = prepare_and_run(authority, nodes, args, &control, ids.clone()).await;
     each(ids, "dropping tenants", |id| {
@@ -144,22 +157,31 @@ async fn prepare_and_run(
     ids: std::ops::Range<u64>,
 ) -> Outcome<Value> {
     let value = Bytes::from(vec![b'v'; usize::try_from(args.value_bytes).unwrap_or(1)]);
+    let operation = args.operation;
     let clients = each(ids, "making tenants", |id| {
         let (control, value) = (control.clone(), value.clone());
         let tenant = TenantId(id);
-        let made = client(authority, nodes, Identity::Tenant(id), tenant);
+        let made = config(authority, nodes, Identity::Tenant(id), tenant);
+        let nodes = nodes.to_vec();
         async move {
             control.create_tenant(tenant).await.map_err(failed)?;
-            let client = made?;
+            let config = made?;
+            let client = KvClient::connect(config.clone());
             let writes: Vec<_> =
                 (0..KEYS).map(|number| (Bytes::copy_from_slice(&key(number)), Some(value.clone()))).collect();
             client.write(&writes).await.map_err(failed)?;
-            Ok(client)
+            if operation != Operation::FollowerRead {
+                return Ok(client);
+            }
+            // The directory hears of the leaseholder a moment later.
+            tokio::time::sleep(REPORTED_AFTER).await;
+            let near = follower(&control, &nodes, tenant).await?;
+            Ok(KvClient::connect(Config { near, ..config }))
         }
     })
     .await?;
     let before = cpu(nodes);
-    let (operations, failed) = work(clients.into(), args, value).await;
+    let (operations, failed, first_error) = work(clients.into(), args, value).await;
     let after = cpu(nodes);
     let seconds = args.duration.as_secs_f64();
     let per_node: Vec<Value> = nodes
@@ -179,6 +201,7 @@ async fn prepare_and_run(
         "clients": args.clients,
         "operations": operations,
         "failed": failed,
+        "first_error": first_error,
         "per_second": (operations as f64 / seconds).round(),
         "nodes": per_node,
     }))
@@ -220,15 +243,17 @@ fn cpu(nodes: &[KvNode]) -> Vec<Option<u64>> {
     nodes.iter().map(|node| Some(Usage::of(&node.pid?.to_string()).ok()?.cpu_ms)).collect()
 }
 
-/// Lets all clients work until the time is over. Returns how many operations succeeded and failed.
-async fn work(tenants: Arc<[KvClient]>, args: &KvLoadArgs, value: Bytes) -> (u64, u64) {
+/// Lets all clients work until the time is over. Returns how many operations succeeded and failed, and why the
+/// first one did.
+async fn work(tenants: Arc<[KvClient]>, args: &KvLoadArgs, value: Bytes) -> (u64, u64, Option<String>) {
+    let first_error = Arc::new(OnceLock::new());
     let over = Arc::new(AtomicBool::new(false));
     let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let begun = Instant::now();
     let mut running = tokio::task::JoinSet::new();
     for worker in 0..args.clients {
         let (tenants, over, counts) = (Arc::clone(&tenants), Arc::clone(&over), Arc::clone(&counts));
-        let (operation, value) = (args.operation, value.clone());
+        let (operation, value, first_error) = (args.operation, value.clone(), Arc::clone(&first_error));
         running.spawn(async move {
             // Every tenant is used all the time, by one client after the other.
             let mut turn = usize::try_from(worker).unwrap_or(0);
@@ -236,10 +261,10 @@ async fn work(tenants: Arc<[KvClient]>, args: &KvLoadArgs, value: Bytes) -> (u64
                 let number = rand::rng().random_range(0..KEYS);
                 let Some(client) = tenants.get(turn % tenants.len().max(1)) else { return };
                 turn += 1;
-                let succeeded = match operation {
+                let result = match operation {
                     Operation::Write => {
                         let key = Bytes::copy_from_slice(&key(number));
-                        client.write(&[(key, Some(value.clone()))]).await.is_ok()
+                        client.write(&[(key, Some(value.clone()))]).await
                     }
                     Operation::Read | Operation::FollowerRead => {
                         let options = TxnOptions {
@@ -247,10 +272,14 @@ async fn work(tenants: Arc<[KvClient]>, args: &KvLoadArgs, value: Bytes) -> (u64
                             follower_reads: operation == Operation::FollowerRead,
                             ..TxnOptions::default()
                         };
-                        let read = client.begin(options).get(&key(number), LockStrength::None).await;
-                        read.is_ok_and(|found| found.is_some())
+                        client.begin(options).get(&key(number), LockStrength::None).await.map(drop)
                     }
                 };
+                let succeeded = result.is_ok();
+                if let Err(error) = result {
+                    // Only the first is kept.
+                    let _ = first_error.set(error.to_string());
+                }
                 if let Some(count) = counts.get(usize::from(!succeeded)) {
                     count.fetch_add(1, Ordering::Relaxed);
                 }
@@ -261,5 +290,6 @@ async fn work(tenants: Arc<[KvClient]>, args: &KvLoadArgs, value: Bytes) -> (u64
     over.store(true, Ordering::Relaxed);
     while running.join_next().await.is_some() {}
     let [succeeded, failed] = &*counts;
-    (succeeded.load(Ordering::Relaxed), failed.load(Ordering::Relaxed))
+    let first_error = first_error.get().cloned();
+    (succeeded.load(Ordering::Relaxed), failed.load(Ordering::Relaxed), first_error)
 }

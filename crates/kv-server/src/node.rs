@@ -314,6 +314,7 @@ impl Node {
             Absent::Elsewhere(leader) => {
                 KvError::not_leaseholder(leader.and_then(|leader| self.address_of(leader)))
             }
+            Absent::Damaged(error) => error.into(),
             Absent::Closing => KvError::new(KvErrorKind::Unavailable, "the KV node is shutting down"),
         })
     }

@@ -85,6 +85,8 @@ struct RangeState {
     /// The last entry known to be applied whose effects can be read here; absent while what is here is not
     /// the state as of any entry.
     applied: Option<u64>,
+    /// Why it is not served although the lease is here: what the last leaseholder left cannot be read.
+    damaged: Option<StorageError>,
     /// Distinguishes this stay in memory from others of the same range.
     stay: u64,
     standing: watch::Sender<Standing>,
@@ -95,6 +97,7 @@ impl RangeState {
         RangeState {
             span,
             applied: None,
+            damaged: None,
             stay,
             clock: HybridClock::default(),
             held: None,
@@ -112,12 +115,14 @@ impl RangeState {
 }
 
 /// Why a range is not served here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Absent {
     /// There is no replica of it here.
     NoReplica,
     /// Another node holds its lease, if anybody does.
     Elsewhere(Option<NodeId>),
+    /// What is here cannot be read.
+    Damaged(StorageError),
     /// The node shuts down.
     Closing,
 }
@@ -130,10 +135,13 @@ struct Held {
     until: Millis,
 }
 
+/// What came of waking a range: who serves it from now on, unless there is no replica.
+type Woken = Result<Option<watch::Receiver<Standing>>, StorageError>;
+
 /// Something asked of the driver besides commands.
 enum Asked {
     Covering(Bytes, oneshot::Sender<Option<RangeId>>),
-    Wake(RangeId, oneshot::Sender<Option<watch::Receiver<Standing>>>),
+    Wake(RangeId, oneshot::Sender<Woken>),
     ChangeMembers(RangeId, MemberChange, oneshot::Sender<Result<(), KvError>>),
     TransferLease(RangeId, NodeId, oneshot::Sender<Result<(), KvError>>),
     Statuses(Vec<RangeId>, oneshot::Sender<Vec<Status>>),
@@ -277,7 +285,7 @@ impl Pipeline {
                 return Ok(());
             }
             let woken = self.ask(|answer| Asked::Wake(range, answer)).await.map_err(|_| Absent::Closing)?;
-            let mut standing = woken.ok_or(Absent::NoReplica)?;
+            let mut standing = woken.map_err(Absent::Damaged)?.ok_or(Absent::NoReplica)?;
             let settled = standing.wait_for(|standing| *standing != Standing::Follower(None));
             match tokio::time::timeout_at(deadline, settled).await {
                 Ok(Ok(standing)) => {
@@ -472,7 +480,7 @@ impl Pipeline {
     /// # Errors
     /// When the node shuts down.
     pub async fn keep_awake(&self, range: RangeId) -> Result<Option<Standing>, KvError> {
-        let standing = self.ask(|answer| Asked::Wake(range, answer)).await?;
+        let standing = self.ask(|answer| Asked::Wake(range, answer)).await??;
         Ok(standing.map(|standing| *standing.borrow()))
     }
 

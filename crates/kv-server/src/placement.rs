@@ -219,7 +219,7 @@ impl<'a> Range<'a> {
         if let Some(new) = placed.learners.first() {
             // It was added to move a replica here, and does so unless that became pointless meanwhile.
             let node = self.view(*new)?;
-            if node.replicas > full.replicas {
+            if node.replicas > full.replicas + self.slack() {
                 let remove = vec![*new];
                 return Some(Step::Balance(MemberChange::Replace { add: vec![], remove }));
             }
@@ -264,9 +264,9 @@ impl<'a> Range<'a> {
         if rank(own) > best {
             return Some(Step::Transfer(least.id));
         }
-        // The move must make the larger load of the two clearly smaller.
+        // The move must make the larger load of the two clearly smaller: loads are a moment old and uneven.
         let after = least.load.saturating_add(range_load.saturating_mul(5) / 4);
-        let relieves = own.load > MIN_LOAD && range_load > 0 && after < own.load;
+        let relieves = own.load > MIN_LOAD && range_load > 0 && after < own.load / 4 * 3;
         let many =
             own.leases > least.leases + slack(own.leases + least.leases, 2) + 2 && own.load <= MIN_LOAD;
         (relieves || many).then_some(Step::BalanceLease(least.id))
@@ -389,6 +389,9 @@ mod tests {
             assert_eq!(step(1, &placed(&[1, 2, 3], &[]), &nodes), None);
             assert_eq!(step(1, &placed(&[1, 2, 4], &[]), &nodes), None);
         }
+        nodes[3].replicas = 41;
+        let moves = MemberChange::Replace { add: vec![4], remove: vec![3] };
+        assert_eq!(step(1, &placed(&[1, 2, 3], &[4]), &nodes), balance(moves), "what was begun is finished");
         nodes[3].replicas = 50;
         let undone = MemberChange::Replace { add: vec![], remove: vec![4] };
         assert_eq!(step(1, &placed(&[1, 2, 3], &[4]), &nodes), balance(undone), "pointless by now");

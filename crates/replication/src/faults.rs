@@ -50,11 +50,15 @@ pub enum Bug {
     AppliedBeforeWritten,
     /// What is committed before a snapshot arrives is applied over it.
     AppliedOverSnapshot,
+    /// A node votes although its replica was removed, and with it what it had acknowledged.
+    RetiredVotes,
+    /// A node does not vote where it never had a replica, although it should have one by now.
+    EmptyNeverVotes,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 21] = [
+    pub const ALL: [Bug; 23] = [
         Bug::NoSync,
         Bug::LeaseNotChecked,
         Bug::SnapshotNotCleared,
@@ -76,6 +80,8 @@ impl Bug {
         Bug::DestroyedComesBack,
         Bug::AppliedBeforeWritten,
         Bug::AppliedOverSnapshot,
+        Bug::RetiredVotes,
+        Bug::EmptyNeverVotes,
     ];
 }
 

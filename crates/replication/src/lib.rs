@@ -58,8 +58,11 @@
 //! range alone ([`change`]).
 //!
 //! Messages of the new group may come before the entry is applied here. They make an empty replica, which has a
-//! term and may be bound to a leader, but does not vote; the first replica takes over both. Where a replica
-//! with contents was removed before, or is, no first replica is made.
+//! term, votes and may be bound to a leader; the first replica takes over all of that. Some members may never
+//! apply the entry: a snapshot of the other range takes them beyond it. Perhaps only one replica of the new
+//! group is made, and it is elected by empty ones and brings them up with snapshots. They have acknowledged
+//! nothing, so any candidate will do. Where a replica with contents was removed before, or is, no first replica
+//! is made, and what an empty one there would have to remember it does not know: it does not vote.
 //!
 //! No two replicas of a node have a key in common ([`index`]). A snapshot with keys of another replica is
 //! refused: that other has not heard that it gave them up, and would one day clear them. It is woken to hear

@@ -183,6 +183,8 @@ pub enum Fault {
     },
     /// The leader is asked to change the members in some way.
     ChangeMembers,
+    /// The leader is asked for a learner.
+    AddLearner(NodeId),
     /// The leader is asked for these voters.
     SetVoters(Vec<NodeId>),
     /// Commands evaluated from now on are proposed this much later, at most.

@@ -36,6 +36,8 @@ fn of_store(bug: Bug) -> Option<Plan> {
         Bug::DestroyedComesBack => Some(destroyed_before_it_is_created()),
         Bug::AppliedBeforeWritten => Some(followers_without_space()),
         Bug::AppliedOverSnapshot => Some(snapshot_behind_commit()),
+        Bug::RetiredVotes => Some(asked_by_one_that_was_away()),
+        Bug::EmptyNeverVotes => Some(split_on_one_node()),
         _ => None,
     }
 }
@@ -250,4 +252,35 @@ fn snapshot_behind_commit() -> Plan {
         Plan { weather: lossy, log_keep: 5, keys: 10, ..Plan::scripted(rounds(2_500 * MILLI, &faults)) };
     let plan = Plan { sync: (MILLI, 5 * MILLI), follows_per_mille: 900, ..plan };
     Plan { clients: 8, think: (MILLI, 20 * MILLI), writes_per_mille: 700, ..plan }
+}
+
+/// A node is removed while another is away. That other comes back where it reaches nobody but the one removed,
+/// whom it takes for a member.
+fn asked_by_one_that_was_away() -> Plan {
+    let (leader, away, removed) = (Who::Node(1), Who::Node(2), Who::Node(3));
+    let apart = |side: Vec<Who>, span| Fault::Isolate { side, direction: Direction::Both, span };
+    let faults = vec![
+        (1_500 * MILLI, Fault::Transfer { to: leader }),
+        (2_500 * MILLI, Fault::AddLearner(4)),
+        (4 * SECOND, apart(vec![away], 2 * SECOND)),
+        (4_500 * MILLI, Fault::SetVoters(vec![1, 2, 4])),
+        (5_800 * MILLI, apart(vec![away, removed], 5 * SECOND)),
+    ];
+    Plan::scripted(faults)
+}
+
+/// Of three nodes one is away when the range is split, and comes back for a snapshot from beyond the split; another
+/// crashes before it has applied the split, and comes back for such a snapshot too.
+fn split_on_one_node() -> Plan {
+    let (away, crashes) = (Who::Node(2), Who::Node(3));
+    let isolate = Fault::Isolate { side: vec![away], direction: Direction::Both, span: 2_500 * MILLI };
+    let crash = Fault::Crash { who: crashes, loss: Loss::AllUnsynced, down: 3 * SECOND };
+    let faults = [
+        (1_500 * MILLI, Fault::Transfer { to: Who::Node(1) }),
+        (2_500 * MILLI, isolate),
+        (4_900 * MILLI, Fault::Split { at: None }),
+        (4_901_500, crash),
+    ];
+    let plan = Plan { keys: 10, log_keep: 1, ..Plan::scripted(rounds(8 * SECOND, &faults)) };
+    Plan { clients: 3, think: (5 * MILLI, 50 * MILLI), ..plan }
 }

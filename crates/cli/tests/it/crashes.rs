@@ -88,18 +88,21 @@ fn transfers_do_not_notice_the_end_of_control() {
     transfers_survive_the_end_of("control");
 }
 
-/// The process of the KV node that holds the lease.
+/// The process that holds the lease of the tenant's range.
 fn leaseholder(cluster: &Cluster) -> Option<u32> {
+    let ranges = cluster.json(&["debug", "ranges", "--tenant", "app"]);
+    let holder = &ranges.as_array()?.first()?["leaseholder"];
     let nodes = cluster.json(&["node", "list"]);
-    let holder = nodes.as_array()?.iter().find(|node| node["leaseholder"] == true)?;
-    u32::try_from(holder["pid"].as_u64()?).ok()
+    let node = nodes.as_array()?.iter().find(|node| node["id"] == *holder)?;
+    u32::try_from(node["pid"].as_u64()?).ok()
 }
 
-/// Whether every KV node is alive and has a replica.
+/// Whether every KV node is alive and every range has three replicas.
 fn is_replicated(cluster: &Cluster) -> bool {
-    let nodes = cluster.json(&["node", "list"]);
-    let whole = |node: &serde_json::Value| node["state"] == "live" && node["replicas"] == 1;
-    nodes.as_array().is_some_and(|nodes| nodes.iter().all(whole))
+    let (nodes, ranges) = (cluster.json(&["node", "list"]), cluster.json(&["debug", "ranges"]));
+    let whole = |range: &serde_json::Value| range["replicas"].as_array().is_some_and(|on| on.len() == 3);
+    nodes.as_array().is_some_and(|nodes| nodes.iter().all(|node| node["state"] == "live"))
+        && ranges.as_array().is_some_and(|ranges| ranges.iter().all(whole))
 }
 
 #[test]

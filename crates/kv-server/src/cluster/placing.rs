@@ -13,7 +13,7 @@ use crate::pipeline::{NodesStatus, ROOT, Standing};
 use crate::placement::{self, NodeView, Placed, Step, next_step};
 use kv_api::KvError;
 use prost::Message as _;
-use replication::{NodeId, RangeId};
+use replication::{MemberChange, NodeId, RangeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,18 @@ const MAX_LOOKED_AT: usize = 512;
 const MAX_SURVEYED: usize = 1024;
 /// Most sleeping ranges woken each time.
 const MAX_WOKEN: usize = 32;
-/// Most replicas moved for balance each time.
-const MAX_MOVES: usize = 16;
+/// Most replicas on the move for balance at a time, of ranges whose leases are held here.
+const MAX_MOVES: u64 = 16;
+/// Looks for which a lease stays, once it is here, whatever the load.
+const SETTLED_LOOKS: u64 = 60;
 /// How often the replicas of a range in use are compared.
 const CHECK_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// Looks between two comparisons, so that they do not all come at once.
 const CHECK_LOOKS: u64 = 20;
 /// Looks between leases moved for balance: loads must be seen to have changed before the next.
-const LEASE_LOOKS: u64 = 6;
+const LEASE_LOOKS: u64 = 20;
+/// Looks between surveys for balance alone.
+const SURVEY_LOOKS: u64 = 6;
 
 /// What is remembered from look to look.
 #[derive(Default)]
@@ -52,6 +56,8 @@ pub(super) struct Progress {
     found: bool,
     /// The look at which a lease was moved for balance last.
     lease_moved: u64,
+    /// The look at which each range held here was first seen to be.
+    held_since: BTreeMap<RangeId, u64>,
     /// When the replicas of each range held here were compared last, or it was first seen to be held.
     compared: BTreeMap<RangeId, Instant>,
 }
@@ -117,43 +123,62 @@ impl Cluster {
     async fn place_held(&self, node: &Arc<Node>, views: &[NodeView]) -> Result<(), KvError> {
         let mut held = node.pipeline.held_ranges().await?;
         held.sort_unstable();
-        let (looks, after, lease_moved) = {
-            let progress = self.placing.lock();
-            (progress.looks, progress.after, progress.lease_moved)
+        let (looks, mut may_move_lease) = {
+            let mut progress = self.placing.lock();
+            let looks = progress.looks;
+            progress.held_since.retain(|range, _| held.binary_search(range).is_ok());
+            for range in &held {
+                progress.held_since.entry(*range).or_insert(looks);
+            }
+            // Where the last look stopped, and around.
+            let next = held.partition_point(|range| *range <= progress.after);
+            held.rotate_left(next);
+            held.truncate(MAX_LOOKED_AT);
+            progress.after = held.last().copied().unwrap_or(0);
+            (looks, looks >= progress.lease_moved + LEASE_LOOKS)
         };
-        // Where the last look stopped, and around.
-        let next = held.partition_point(|range| *range <= after);
-        held.rotate_left(next);
-        held.truncate(MAX_LOOKED_AT);
-        self.placing.lock().after = held.last().copied().unwrap_or(0);
-        let mut moves = 0;
-        let mut may_move_lease = looks >= lease_moved + LEASE_LOOKS;
-        for status in node.pipeline.statuses(held).await? {
+        // Changed as steps are made, for what nodes say of themselves is a moment old.
+        let mut views = views.to_vec();
+        let statuses = node.pipeline.statuses(held).await?;
+        let moving = statuses.iter().filter(|status| !status.group.members.learners.is_empty()).count();
+        let mut moves = most_moves(&views).saturating_sub(u64::try_from(moving).unwrap_or(u64::MAX));
+        for status in statuses {
             let Some(descriptor) = &status.descriptor else { continue };
             if status.group.members.is_joint() {
                 continue;
             }
             let range = status.range;
-            let load = self.placing.lock().loads.get(&range).copied().unwrap_or(0);
+            let (load, settled) = {
+                let progress = self.placing.lock();
+                let since = progress.held_since.get(&range).copied().unwrap_or(looks);
+                (progress.loads.get(&range).copied().unwrap_or(0), looks >= since + SETTLED_LOOKS)
+            };
             let placed = placed(&status.group.members);
             let config = decode_config(&descriptor.config);
-            let step = next_step(self.myself.id, &placed, &for_range(views, &status), &config, load);
+            let step = next_step(self.myself.id, &placed, &for_range(&views, &status), &config, load);
             let result = match step {
                 None => Ok(()),
                 Some(Step::Change(change)) => {
                     tracing::info!(range, ?change, "changing the members of a range");
+                    count_on(&mut views, &change);
                     node.pipeline.change_members(range, change).await
                 }
                 Some(Step::Transfer(to)) => {
                     tracing::info!(range, to, "handing a lease over");
                     node.pipeline.transfer_lease(range, to).await
                 }
-                Some(Step::Balance(change)) if moves < MAX_MOVES => {
-                    tracing::debug!(range, ?change, "moving a replica for balance");
-                    moves += 1;
+                Some(Step::Balance(change @ MemberChange::Replace { .. })) => {
+                    tracing::debug!(range, ?change, "a replica has moved for balance");
+                    count_on(&mut views, &change);
                     node.pipeline.change_members(range, change).await
                 }
-                Some(Step::BalanceLease(to)) if may_move_lease => {
+                Some(Step::Balance(change)) if moves > 0 => {
+                    tracing::debug!(range, ?change, "moving a replica for balance");
+                    moves -= 1;
+                    count_on(&mut views, &change);
+                    node.pipeline.change_members(range, change).await
+                }
+                Some(Step::BalanceLease(to)) if may_move_lease && settled => {
                     tracing::info!(range, to, load, "handing a lease over for balance");
                     may_move_lease = false;
                     self.placing.lock().lease_moved = looks;
@@ -215,7 +240,7 @@ impl Cluster {
             }
             match progress.survey_after {
                 Some(after) => after,
-                None if uneven(views) && progress.looks.is_multiple_of(LEASE_LOOKS) => 0,
+                None if uneven(views) && progress.looks.is_multiple_of(SURVEY_LOOKS) => 0,
                 None => return Ok(()),
             }
         };
@@ -270,6 +295,29 @@ impl Cluster {
         able.sort_unstable();
         let turn = usize::try_from(range).unwrap_or(0) % able.len().max(1);
         able.get(turn) == Some(&self.myself.id)
+    }
+}
+
+/// How many replicas may be on the move for balance by this node's doing: its share of what the fullest node
+/// has too many, so that all together do not move more than that.
+fn most_moves(views: &[NodeView]) -> u64 {
+    let fit = || views.iter().filter(|view| view.live && !view.draining);
+    let nodes = u64::try_from(fit().count()).unwrap_or(1).max(1);
+    let mean = fit().map(|view| view.replicas).sum::<u64>() / nodes;
+    let most = fit().map(|view| view.replicas).max().unwrap_or(0);
+    (most.saturating_sub(mean) / nodes).clamp(1, MAX_MOVES)
+}
+
+/// Counts a change on as if it were done.
+fn count_on(views: &mut [NodeView], change: &MemberChange) {
+    let mut count = |id: &NodeId, by: i64| {
+        if let Some(view) = views.iter_mut().find(|view| view.id == *id) {
+            view.replicas = view.replicas.saturating_add_signed(by);
+        }
+    };
+    match change {
+        MemberChange::AddLearner(id) => count(id, 1),
+        MemberChange::Replace { remove, .. } => remove.iter().for_each(|id| count(id, -1)),
     }
 }
 

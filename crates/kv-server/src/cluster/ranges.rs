@@ -269,7 +269,14 @@ impl Cluster {
             ..descriptor
         };
         let change = RangeChange { descriptor: Some(changed), created: vec![] };
-        submit(node, range, lease, Effects::default(), Some(change)).await
+        submit(node, range, lease, Effects::default(), Some(change)).await?;
+        // What cannot be reported now is reported at the next look.
+        self.described(range);
+        let leads_root = matches!(node.pipeline.standing(ROOT), Standing::Leaseholder(_));
+        if let Err(error) = self.report(node, leads_root).await {
+            tracing::debug!(range, "a new configuration is not in the directory yet: {error}");
+        }
+        Ok(())
     }
 }
 

@@ -364,6 +364,22 @@ impl Driver {
         Ok(there)
     }
 
+    /// Wakes a range. Damage in one range is nothing to the others.
+    fn wake_sound(
+        &mut self,
+        now: Millis,
+        range: RangeId,
+    ) -> Result<Result<bool, StorageError>, ReplicationError> {
+        match self.wake(now, range) {
+            Ok(there) => Ok(Ok(there)),
+            Err(ReplicationError::Storage(error @ StorageError::Corruption(_))) => {
+                tracing::error!(range, "the replica of a range cannot be read: {error}");
+                Ok(Err(error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes the range known to those who ask for it.
     fn enter(&mut self, range: RangeId) {
         let Some(descriptor) = self.store.descriptor(range) else { return };
@@ -444,10 +460,15 @@ impl Driver {
                 let _ = answer.send(self.store.covering(&key));
             }
             Asked::Wake(range, answer) => {
-                let there = self.wake(now, range)?;
-                let state = self.shared.state.lock();
-                let found = state.ranges.get(&range).filter(|_| there);
-                let _ = answer.send(found.map(|found| found.standing.subscribe()));
+                let woken = self.wake_sound(now, range)?.and_then(|there| {
+                    let state = self.shared.state.lock();
+                    let found = state.ranges.get(&range).filter(|_| there);
+                    match found.and_then(|found| found.damaged.clone()) {
+                        Some(error) => Err(error),
+                        None => Ok(found.map(|found| found.standing.subscribe())),
+                    }
+                });
+                let _ = answer.send(woken);
             }
             Asked::ChangeMembers(range, change, answer) => {
                 let _ = answer.send(self.store.change_members(now, range, change).map_err(refused));
@@ -485,7 +506,7 @@ impl Driver {
                 let _ = answer.send(surveyed.collect());
             }
             Asked::Reached(range, index, answer) => {
-                let there = self.wake(now, range)?;
+                let there = self.wake_sound(now, range)?.unwrap_or(false);
                 if there && self.reaching.len() < MAX_REACHING {
                     self.reaching.push((range, index, answer));
                 } else {
@@ -694,7 +715,20 @@ impl Driver {
         let Some(sequence) = awake.acquired else { return Ok(()) };
         let Some(span) = self.store.descriptor(range).map(span_of) else { return Ok(()) };
         self.changed.insert(range);
-        if let Some(batch) = awake.recovery.next(&*self.engine, &span)? {
+        let next = match awake.recovery.next(&*self.engine, &span) {
+            Ok(next) => next,
+            Err(error @ StorageError::Corruption(_)) => {
+                tracing::error!(range, "what transactions have left cannot be read: {error}");
+                if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
+                    found.damaged = Some(error);
+                    // Who waits asks again, and is told.
+                    found.stand(Standing::Leaseholder(sequence));
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(batch) = next {
             let id = self.next_id;
             self.next_id += 1;
             let proposal =

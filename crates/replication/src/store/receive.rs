@@ -121,6 +121,7 @@ impl<F: Faults> Store<F> {
         }
         if is_vote(&message) {
             self.note_wanted(now, range, wire.wanted);
+            self.tell_outsider(range, from);
             if !self.may_help(now, range, &message) {
                 return self.refuse_vote(range);
             }
@@ -163,6 +164,37 @@ impl<F: Faults> Store<F> {
         }
     }
 
+    /// Tells a candidate that is no member so, for nobody else may: it was removed while it was away.
+    fn tell_outsider(&mut self, range: RangeId, from: NodeId) {
+        let Some(state) = self.groups.get(&range).map(|group| &group.state) else { return };
+        if state.descriptor.is_some() && !state.incomplete && !state.members.contains(from) {
+            let index = state.applied;
+            self.send(from, 0, Payload::NotMember(NotMember { range_id: range, index }));
+        }
+    }
+
+    /// Tells a leader that sends a snapshot of what is here already how far it is here; or it would send another,
+    /// and another.
+    fn tell_progress(&mut self, range: RangeId, message: &RawMessage) {
+        let Some(group) = self.groups.get(&range) else { return };
+        let (log, metadata) = (&group.raft.raft.raft_log, message.get_snapshot().get_metadata());
+        let committed = log.committed;
+        let index = committed.max(metadata.index);
+        let has_it = index == committed || log.term(index).is_ok_and(|term| term == metadata.term);
+        if message.term != group.term() || !has_it || group.state.incomplete {
+            return;
+        }
+        let answer = RaftMessage {
+            range_id: range,
+            kind: MessageType::MsgAppendResponse as i32,
+            term: message.term,
+            index,
+            commit: committed,
+            ..RaftMessage::default()
+        };
+        self.send(message.from, 0, Payload::Raft(answer));
+    }
+
     /// Asks a leader for a snapshot in place of what it wants to append, unless one is on its way.
     fn request_snapshot(&mut self, now: Millis, range: RangeId, message: &RawMessage) {
         let Some(group) = self.groups.get(&range) else { return };
@@ -184,7 +216,8 @@ impl<F: Faults> Store<F> {
         self.send(message.from, 0, Payload::Raft(refusal));
     }
 
-    /// Makes an empty replica for a range that a leader wants to have one here. False if there is none.
+    /// Makes an empty replica for a range that a leader wants to have one here, or in which a candidate wants
+    /// this node's vote. False if there is none.
     fn make_replica(&mut self, now: Millis, range: RangeId, message: &RawMessage) -> bool {
         if self.groups.contains_key(&range) {
             return true;
@@ -194,7 +227,7 @@ impl<F: Faults> Store<F> {
             // What a replica that sleeps has asked for it does not want to know any more.
             return asks && self.load_for_message(now, range);
         }
-        if !from_leader(message.get_msg_type()) || self.is_barred(range) {
+        if !asks || self.is_barred(range) {
             return false;
         }
         let state = RangeState {
@@ -243,8 +276,15 @@ impl<F: Faults> Store<F> {
     /// Whether a candidate may be helped: not while another leader is supported, unless that leader has
     /// asked for it.
     fn may_help(&mut self, now: Millis, range: RangeId, message: &RawMessage) -> bool {
-        // An empty replica may stand where one was removed: it does not know what that one acknowledged.
-        if self.groups.get(&range).is_none_or(|group| group.state.descriptor.is_none()) {
+        // An empty replica may stand where one was removed: it does not know what that one acknowledged. Where
+        // there never was one it votes, for it may be needed: the entry that a range came to be with may be
+        // applied on less than a majority, and those who lack it get a snapshot from beyond it.
+        let forgetful = |group: &Group| {
+            let retired = group.raft.store().hard_state().retired;
+            let may = if retired { Bug::RetiredVotes } else { Bug::EmptyNeverVotes };
+            group.state.descriptor.is_none() && retired != self.faults.planted(may)
+        };
+        if self.groups.get(&range).is_none_or(forgetful) {
             return false;
         }
         if &message.context[..] == CAMPAIGN_TRANSFER || self.faults.planted(Bug::SupportIgnoredInVote) {
@@ -399,6 +439,7 @@ impl<F: Faults> Store<F> {
                 return Ok(Some(false));
             };
             if !wanted(group, message) {
+                self.tell_progress(range, message);
                 return Ok(Some(false));
             }
             let early = group.state.applied < group.raft.raft.raft_log.committed;

@@ -115,9 +115,18 @@ impl<F: Faults> Store<F> {
         if group.state.descriptor.is_none() {
             group.orphan_ticks += 1;
             // It was made for a message that came late, or for a leader that has gone; the next one makes another.
-            if group.orphan_ticks > ORPHAN_TICKS && !group.is_guarded(&self.liveness, now) {
-                group.removed = true;
-                self.dirty.insert(range);
+            if group.orphan_ticks > ORPHAN_TICKS {
+                match group.guard.filter(|_| group.is_guarded(&self.liveness, now)) {
+                    Some(guard) => {
+                        group.orphan_ticks = 0;
+                        let query = LeaderQuery { range_id: range, term: guard.term };
+                        self.send(guard.leader, 0, Payload::LeaderQuery(query));
+                    }
+                    None => {
+                        group.removed = true;
+                        self.dirty.insert(range);
+                    }
+                }
             }
             return;
         }

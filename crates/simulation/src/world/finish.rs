@@ -23,8 +23,9 @@ const RECOVERY: Micros = 10 * SECOND;
 const AFTERMATH: Micros = 2 * SECOND;
 /// Within this time after the last operation all replicas are equal.
 const SETTLING: Micros = 20 * SECOND;
-/// After this time without operations nothing but heartbeats between nodes is sent...
-const CALMING: Micros = 4 * SECOND;
+/// After this time without operations nothing but heartbeats between nodes is sent, and empty replicas that
+/// late messages made are gone...
+const CALMING: Micros = 8 * SECOND;
 /// ...for this long. What sleeps is asleep by then.
 const QUIET: Micros = 3 * SECOND;
 

@@ -125,6 +125,7 @@ impl World {
                 self.silent_until = now + span;
             }
             Fault::ChangeMembers => return self.change_members(),
+            Fault::AddLearner(id) => return self.add_learner(id),
             Fault::SetVoters(voters) => return self.set_voters(&voters),
             Fault::SlowEvaluation { delay, span } => self.slow_evaluation = (now + span, delay),
         }

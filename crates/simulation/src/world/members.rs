@@ -22,6 +22,14 @@ impl World {
         }
     }
 
+    /// The leader is asked for a learner.
+    pub(super) fn add_learner(&mut self, id: NodeId) -> Result<(), Violation> {
+        match self.leader() {
+            Some(leader) => self.propose_change(leader, MemberChange::AddLearner(id)),
+            None => Ok(()),
+        }
+    }
+
     /// The leader is asked to make these the voters.
     pub(super) fn set_voters(&mut self, voters: &[NodeId]) -> Result<(), Violation> {
         let Some(leader) = self.leader() else { return Ok(()) };

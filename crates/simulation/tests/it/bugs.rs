@@ -77,6 +77,8 @@ bugs! {
     destroyed_comes_back Store Bug DestroyedComesBack,
     applied_before_written Store Bug AppliedBeforeWritten,
     applied_over_snapshot Store Bug AppliedOverSnapshot,
+    retired_votes Store Bug RetiredVotes,
+    empty_never_votes Store Bug EmptyNeverVotes,
     follower_serves_without_waiting Service ServiceBug FollowerServesWithoutWaiting,
     promise_for_latecomers Service ServiceBug PromiseForLatecomers,
     promise_over_writes Service ServiceBug PromiseOverWrites,

@@ -35,6 +35,11 @@ def per_second(moments, start, end):
     return counts
 
 
+def errors_counted(errors):
+    """Each error once, with how often it came."""
+    return [f"{errors.count(error)} × {error}" for error in dict.fromkeys(errors)]
+
+
 class Load:
     """Repeats runs of some seconds in threads of its own, until it is told to stop. Times are those of
     `time.time`, as pgbench's logs have them."""

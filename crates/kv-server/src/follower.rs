@@ -9,8 +9,8 @@
 //! A read of the present must see everything acknowledged before it was sent. So it uses a promise that was
 //! *asked for* after it arrived; whatever was acknowledged by then lies at or below the promised timestamp,
 //! for a leaseholder promises no less than it would read at itself. One promise serves all reads that wait
-//! at the moment it is asked for: under load the leaseholder hears one question per round trip, whatever the
-//! number of reads (design, section 6; the idea is that of `polardb-serverless-2024`).
+//! at the moment it is asked for, and when there are many the next waits a moment for as many to gather: under
+//! load the leaseholder hears one question per round, whatever the number of reads (design, section 6; the idea is that of `polardb-serverless-2024`).
 //!
 //! A read at a timestamp is answered with the last promise, if that reaches so far.
 //!
@@ -31,10 +31,13 @@ use std::time::Duration;
 use storage::intent::IntentView;
 use storage::mvcc::View;
 use storage::{Reader, txn_record};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// How long a read waits for what it needs before the client is sent to the leaseholder.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Reads served by one promise from which on the next waits for as many, and how long at most.
+const MANY: usize = 8;
+const GATHER: Duration = Duration::from_millis(1);
 /// Most ranges of which the last promise is remembered.
 const MAX_REMEMBERED: usize = 4096;
 
@@ -59,6 +62,9 @@ struct Waiting {
     /// Whether a task asks for this range.
     asking: bool,
     next: Vec<oneshot::Sender<Result<Kept, KvError>>>,
+    /// Told when there are as many in `next` as the last promise served.
+    enough: Arc<Notify>,
+    served: usize,
 }
 
 impl Promises {
@@ -171,6 +177,9 @@ impl Node {
             }
             let waiting = ranges.entry(range).or_default();
             waiting.next.push(sender);
+            if waiting.next.len() == waiting.served {
+                waiting.enough.notify_one();
+            }
             !std::mem::replace(&mut waiting.asking, true)
         };
         if ask {
@@ -183,13 +192,25 @@ impl Node {
     /// Asks for promises for as long as somebody waits for one.
     async fn ask_for_promises(self: Arc<Self>, range: RangeId) {
         loop {
-            let waiting = {
+            let gathering = {
                 let mut ranges = self.promises.ranges.lock();
                 let Some(found) = ranges.get_mut(&range) else { return };
                 if found.next.is_empty() {
                     found.asking = false;
+                    found.served = 0;
                     return;
                 }
+                let worth = found.served >= MANY && found.next.len() < found.served;
+                worth.then(|| Arc::clone(&found.enough))
+            };
+            if let Some(enough) = gathering {
+                // Those who were served together come again together: one question can be for all of them.
+                let _ = tokio::time::timeout(GATHER, enough.notified()).await;
+            }
+            let waiting = {
+                let mut ranges = self.promises.ranges.lock();
+                let Some(found) = ranges.get_mut(&range) else { return };
+                found.served = found.next.len();
                 std::mem::take(&mut found.next)
             };
             let result = self.ask_for_promise(range).await;

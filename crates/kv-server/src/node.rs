@@ -24,7 +24,6 @@ use crate::pipeline::{Absent, Hook, Pipeline, Standing, Transport};
 use crate::resolve::ResolveJob;
 use crate::shard::{ConnectionId, Shard, TxnEntry, TxnStatus, aborted};
 use crate::validate::validate;
-use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kv_api::batch::{Header, RequestKind, Response};
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
@@ -726,13 +725,6 @@ impl Hook for Listener {
         let Some(node) = self.0.upgrade() else { return false };
         let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
         node.shard(tenant).is_used(tenant)
-    }
-
-    fn message(&self, from: NodeId, bytes: Bytes) {
-        let Some(node) = self.0.upgrade() else { return };
-        if let Some(cluster) = node.cluster() {
-            cluster.message(from, &bytes);
-        }
     }
 
     fn removed(&self, range: RangeId) {

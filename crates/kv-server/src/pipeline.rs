@@ -152,7 +152,6 @@ enum Asked {
     /// To be told when an entry of a range is applied here.
     Reached(RangeId, u64, oneshot::Sender<bool>),
     Destroy(RangeId, oneshot::Sender<()>),
-    Send(NodeId, Bytes),
     Note(Bytes),
     Watch(Vec<NodeId>),
 }
@@ -179,15 +178,13 @@ struct Shared {
     broken: Notify,
 }
 
-/// What the node does when leases come and go, and about messages that are not for the replicas.
+/// What the node does when leases and replicas come and go.
 pub trait Hook: Send + Sync {
     /// Called before the node serves under a new lease and after it lost one: what was in memory about the
     /// transactions of the range is forgotten.
     fn forget(&self, span: &Span);
     /// Whether transactions are open in a range: it must not fall asleep.
     fn is_used(&self, span: &Span) -> bool;
-    /// A message of another node's [`Hook`]. Must not wait.
-    fn message(&self, from: NodeId, bytes: Bytes);
     /// There is no replica of a range here any more.
     fn removed(&self, range: RangeId);
     /// The members of a range whose lease is held here are others, or its descriptor is.
@@ -258,7 +255,7 @@ impl Pipeline {
         Ok(Pipeline { shared, hook, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Sets who is told of leases and messages.
+    /// Sets who is told of leases.
     pub fn set_hook(&self, hook: Arc<dyn Hook>) {
         *self.hook.lock() = Some(hook);
     }
@@ -548,11 +545,6 @@ impl Pipeline {
     /// When the node shuts down.
     pub async fn destroy(&self, range: RangeId) -> Result<(), KvError> {
         self.ask(|answer| Asked::Destroy(range, answer)).await
-    }
-
-    /// Sends a message to another node's [`Hook`]. It may get lost.
-    pub fn send(&self, to: NodeId, bytes: Bytes) {
-        self.tell(Asked::Send(to, bytes));
     }
 
     /// What the other nodes are told with every sign of life.

@@ -14,6 +14,7 @@ use crate::pipeline::Transport;
 use process::identity::Identity as PeerIdentity;
 use process::tls::peer_identity;
 use replication::Envelope;
+use replication::message::Payload;
 use rustls::ServerConfig;
 use std::io;
 use std::net::SocketAddr;
@@ -197,11 +198,20 @@ impl Transport for ToPeers {
     }
 }
 
-/// The way in.
+/// The way in. What is not for the replicas does not bother the thread that drives them.
 async fn deliver(node: std::sync::Weak<Node>, mut incoming: mpsc::Receiver<Vec<Envelope>>) {
-    while let Some(envelopes) = incoming.recv().await {
+    while let Some(mut envelopes) = incoming.recv().await {
         let Some(node) = node.upgrade() else { return };
-        node.pipeline.receive(envelopes);
+        envelopes.retain(|envelope| match (&envelope.payload, node.cluster()) {
+            (Some(Payload::App(app)), Some(cluster)) => {
+                cluster.message(envelope.from, &app.bytes);
+                false
+            }
+            _ => true,
+        });
+        if !envelopes.is_empty() {
+            node.pipeline.receive(envelopes);
+        }
     }
 }
 

@@ -14,17 +14,20 @@ pub enum ServiceBug {
     PromiseOverWrites,
     /// A timestamp is closed although writes below it are under way.
     ClosedOverWrites,
+    /// A timestamp is closed that is not below the ceiling of the lease: the next holder writes there.
+    ClosedAboveCeiling,
     /// Keys are served, and written, while they are being given up.
     SplitWhileServing,
 }
 
 impl ServiceBug {
     /// All of them.
-    pub const ALL: [ServiceBug; 5] = [
+    pub const ALL: [ServiceBug; 6] = [
         ServiceBug::FollowerServesWithoutWaiting,
         ServiceBug::PromiseForLatecomers,
         ServiceBug::PromiseOverWrites,
         ServiceBug::ClosedOverWrites,
+        ServiceBug::ClosedAboveCeiling,
         ServiceBug::SplitWhileServing,
     ];
 }

@@ -46,6 +46,7 @@ fn of_service(bug: ServiceBug) -> Plan {
     match bug {
         ServiceBug::FollowerServesWithoutWaiting | ServiceBug::PromiseForLatecomers => follower_reads(),
         ServiceBug::PromiseOverWrites | ServiceBug::ClosedOverWrites => follower_reads_over_slow_writes(),
+        ServiceBug::ClosedAboveCeiling => clocks_of_other_ranges(),
         ServiceBug::SplitWhileServing => splits_over_slow_writes(),
     }
 }
@@ -283,4 +284,19 @@ fn split_on_one_node() -> Plan {
     ];
     let plan = Plan { keys: 10, log_keep: 1, ..Plan::scripted(rounds(8 * SECOND, &faults)) };
     Plan { clients: 3, think: (5 * MILLI, 50 * MILLI), ..plan }
+}
+
+/// Nodes lead several ranges, some of which have had leaders with clocks far ahead, and say what is closed without
+/// writing.
+fn clocks_of_other_ranges() -> Plan {
+    let mut faults = vec![
+        (1_500 * MILLI, Fault::Split { at: None }),
+        (2 * SECOND, Fault::Concern(Which::Newest)),
+        (2_010 * MILLI, Fault::Transfer { to: Who::Follower(0) }),
+        (2_020 * MILLI, Fault::Concern(Which::First)),
+    ];
+    faults.extend((1..8).map(|time| ((2_000 + 100 * time) * MILLI, Fault::Configure)));
+    faults.push((2_900 * MILLI, Fault::Transfer { to: Who::Follower(1) }));
+    let plan = Plan { keys: 3, wall_error: 20_000_000, ..Plan::scripted(rounds(2 * SECOND, &faults)) };
+    Plan { past_per_mille: 700, clients: 4, think: (50 * MILLI, 400 * MILLI), ..plan }
 }

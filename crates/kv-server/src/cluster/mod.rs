@@ -29,7 +29,8 @@ use kv_api::{BatchRequest, Header, KvError, KvErrorKind};
 use message::{Book, Empty, Kind, Message};
 use parking_lot::Mutex;
 use prost::Message as _;
-use replication::{NodeId, RangeId};
+use replication::message::{App, Payload};
+use replication::{Envelope, NodeId, RangeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -424,23 +425,29 @@ impl Cluster {
                 Ok((timestamp, index)) => Kind::Promise(message::Promise { timestamp, index }),
                 Err(error) => refusal(error),
             };
-            return node.pipeline.send(from, asking::encode(id, answer));
+            return self.send(from, asking::encode(id, answer));
         }
         if self.messages.try_send((from, Message { id, kind: Some(kind) })).is_err() {
             tracing::debug!(from, "a question was dropped, there are too many");
         }
     }
 
+    /// Sends a message, which may get lost.
+    fn send(&self, to: NodeId, bytes: Bytes) {
+        if let Some(peers) = &self.peers {
+            let payload = Some(Payload::App(App { bytes }));
+            peers.send(Envelope { from: self.myself.id, to, payload, ..Envelope::default() });
+        }
+    }
+
     /// Asks another node; `None` if it does not answer.
     pub(crate) async fn ask(&self, to: NodeId, question: Kind) -> Option<Kind> {
-        let node = self.node.upgrade()?;
-        self.asking.ask(to, question, PATIENCE, |to, bytes| node.pipeline.send(to, bytes)).await
+        self.asking.ask(to, question, PATIENCE, |to, bytes| self.send(to, bytes)).await
     }
 
     /// The same, of what takes long.
     pub(crate) async fn ask_patiently(&self, to: NodeId, question: Kind) -> Option<Kind> {
-        let node = self.node.upgrade()?;
-        self.asking.ask(to, question, LONG_PATIENCE, |to, bytes| node.pipeline.send(to, bytes)).await
+        self.asking.ask(to, question, LONG_PATIENCE, |to, bytes| self.send(to, bytes)).await
     }
 
     /// Answers the questions of others, until the node is gone.
@@ -452,7 +459,7 @@ impl Cluster {
             tokio::spawn(async move {
                 let Some(node) = cluster.node.upgrade() else { return };
                 let answer = cluster.reply(&node, kind).await;
-                node.pipeline.send(from, asking::encode(id, answer));
+                cluster.send(from, asking::encode(id, answer));
             });
         }
     }

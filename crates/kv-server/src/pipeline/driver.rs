@@ -304,12 +304,6 @@ impl Driver {
 
     fn receive(&mut self, now: Millis, envelope: Envelope) {
         let range = match &envelope.payload {
-            Some(Payload::App(app)) => {
-                if let Some(hook) = self.hook.lock().clone() {
-                    hook.message(envelope.from, app.bytes.clone());
-                }
-                return;
-            }
             Some(Payload::Raft(message)) => Some(message.range_id),
             Some(Payload::SnapshotChunk(chunk)) => Some(chunk.range_id),
             _ => None,
@@ -517,7 +511,6 @@ impl Driver {
                 self.store.destroy(range)?;
                 let _ = answer.send(());
             }
-            Asked::Send(to, bytes) => self.store.send_app(to, bytes),
             Asked::Note(note) => self.store.set_note(note),
             Asked::Watch(nodes) => self.store.watch_nodes(nodes.into_iter()),
         }

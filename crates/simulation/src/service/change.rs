@@ -5,6 +5,7 @@ use crate::layout::{self, Register, Tenant};
 use crate::planted::ServiceBug;
 use crate::register::{Effect, Turn};
 use bytes::Bytes;
+use kv_api::Timestamp;
 use replication::command::RangeChange;
 use replication::{Proposal, RangeDescriptor, RangeId};
 use storage::WriteBatch;
@@ -70,11 +71,16 @@ impl Service {
 
     /// Proposes the change that is wanted, if nothing is in its way any more.
     pub(super) fn change_now(&mut self, turn: &mut Turn<'_>, range: RangeId) {
+        let ceiling = self.under(turn, range).map_or(Timestamp::MIN, |under| under.ceiling);
         let Some(ranged) = self.ranges.get_mut(&range) else { return };
         let careless = turn.planted.in_service(ServiceBug::SplitWhileServing);
         let in_the_way = ranged.gives_up_keys() && ranged.under_way().next().is_some() && !careless;
         let latest = self.clock.latest();
-        let closed = closed(turn, ranged, latest);
+        let mut closed = closed(turn, ranged, latest);
+        // The clock may have been ahead for another range.
+        if closed >= ceiling && !turn.planted.in_service(ServiceBug::ClosedAboveCeiling) {
+            closed = Timestamp::MIN;
+        }
         let Some(change) = ranged.change.as_mut().filter(|change| change.id.is_none() && !in_the_way) else {
             return;
         };

@@ -83,5 +83,6 @@ bugs! {
     promise_for_latecomers Service ServiceBug PromiseForLatecomers,
     promise_over_writes Service ServiceBug PromiseOverWrites,
     closed_over_writes Service ServiceBug ClosedOverWrites,
+    closed_above_ceiling Service ServiceBug ClosedAboveCeiling,
     split_while_serving Service ServiceBug SplitWhileServing,
 }

@@ -90,7 +90,7 @@ impl Service {
             let (id, lease_sequence) = (self.proposals, change.sequence);
             Proposal { id, range, lease_sequence, batch: WriteBatch::new(), change: Some(made), closed }
         });
-        if !proposal.is_some_and(|proposal| turn.store.propose(turn.now, proposal).is_ok()) {
+        if proposal.is_none_or(|proposal| turn.store.propose(turn.now, proposal).is_err()) {
             turn.effects.push(Effect::Refused);
             self.change_settled(turn, range, self.proposals);
         }

@@ -146,6 +146,12 @@ impl Group {
         self.state.members.voters == [self.raft.raft.id] && !self.state.members.is_joint()
     }
 
+    /// Whether this node leads and has given up its lease to go to sleep. A leader that was about to may have been
+    /// followed by another, and lead again.
+    pub fn is_drowsy(&self) -> bool {
+        self.drowsy && self.is_leader() && self.revoked == Some(self.term())
+    }
+
     /// Whether the contents are those of one instant.
     pub fn is_whole(&self) -> bool {
         let state = &self.state;

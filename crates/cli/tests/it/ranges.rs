@@ -29,10 +29,19 @@ fn all_have_three(ranges: &[Value]) -> bool {
     ranges.iter().all(|range| nodes(range) == BTreeSet::from([1, 2, 3]))
 }
 
-/// Writes a row as a tenant.
+/// Writes rows as a tenant, and sees each at once also where any replica may answer.
 async fn write(cluster: &Cluster, url: &str) {
-    let client = connect(cluster, &config(cluster, url)).await.unwrap();
-    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)").await.unwrap();
+    let writer = connect(cluster, &config(cluster, url)).await.unwrap();
+    writer.batch_execute("CREATE TABLE t (id int PRIMARY KEY)").await.unwrap();
+    let reader = connect(cluster, &config(cluster, url)).await.unwrap();
+    reader.batch_execute("SET follower_reads = on").await.unwrap();
+    for written in 1..=20_i64 {
+        writer.execute("INSERT INTO t SELECT count(*)::int FROM t", &[]).await.unwrap();
+        reader.batch_execute("BEGIN READ ONLY").await.unwrap();
+        let seen: i64 = reader.query_one("SELECT count(*) FROM t", &[]).await.unwrap().get(0);
+        reader.batch_execute("COMMIT").await.unwrap();
+        assert_eq!(seen, written);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

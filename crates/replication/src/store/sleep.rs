@@ -78,7 +78,7 @@ impl<F: Faults> Store<F> {
     pub(super) fn campaign(&mut self, now: Millis, range: RangeId) {
         let in_grace = self.liveness.is_in_grace(now);
         let Some(group) = self.groups.get_mut(&range).filter(|_| self.stalled.is_none()) else { return };
-        if group.drowsy {
+        if group.is_drowsy() {
             // Its lease is given up already; another term brings another.
             let term = group.term();
             group.raft.raft.become_follower(term, 0);
@@ -111,7 +111,7 @@ impl<F: Faults> Store<F> {
     /// over before anybody else can.
     pub(super) fn leader_sleeps(&mut self, now: Millis, range: RangeId) {
         let Some(group) = self.groups.get_mut(&range) else { return };
-        if group.drowsy {
+        if group.is_drowsy() {
             if group.holding.is_none() && is_still(group, now) {
                 self.tell_asleep(range);
                 self.drop_group(range);

@@ -360,8 +360,11 @@ impl World {
 
     fn check_quiet(&mut self) -> Result<(), Violation> {
         if let Some((first, count)) = &self.ending.noise {
-            let detail =
-                format!("{} messages besides heartbeats though nothing happens, the first: {first}", count);
+            let leads = |range: &RangeId| Some((*range, self.leader_of(*range)?));
+            let leaders: Vec<_> = self.ranges.live().iter().filter_map(leads).collect();
+            let detail = format!(
+                "{count} messages besides heartbeats though nothing happens, the first: {first}; leaders: {leaders:?}"
+            );
             return Err(Violation::new("quiet groups", detail));
         }
         let syncs = self.syncs() - self.ending.syncs;

@@ -167,11 +167,16 @@ def kv_load(system, operation, tenants, clients, seconds):
                "--duration", f"{seconds}s", "--data-dir", system.data, "--output", "json"]
     api, holder = system.api(), None
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL) as process:
-        while tenants == 1 and process.poll() is None:
-            loaded = [found for found in api.ranges() if found["tenant_id"] == KV_LOAD_TENANT]
-            holder = loaded[0]["leaseholder"] if loaded else holder
-            time.sleep(0.5)
-        out, err = process.communicate()
+        try:
+            while tenants == 1 and process.poll() is None:
+                loaded = [found for found in api.ranges() if found["tenant_id"] == KV_LOAD_TENANT]
+                holder = loaded[0]["leaseholder"] if loaded else holder
+                time.sleep(0.5)
+            out, err = process.communicate()
+        except BaseException:
+            # Whoever ends the benchmark ends it, too.
+            process.kill()
+            raise
     if process.returncode:
         raise RuntimeError(f"debug kv-load: {err}")
     report = last_json(out)

@@ -58,10 +58,15 @@ pub(crate) async fn answer(node: Arc<Node>, _: Caller, batch: BatchRequest) -> B
             response.ranges = found.into_iter().map(|record| info(cluster, record)).collect();
         }
         Some(RequestKind::CreateTenant(create)) => {
-            cluster.create_tenant(&node, TenantId(create.tenant_id)).await?;
+            // Goes on if the client leaves: who looks after the directory next must see what came of it.
+            let (cluster, node) = (Arc::clone(cluster), Arc::clone(&node));
+            let making = async move { cluster.create_tenant(&node, TenantId(create.tenant_id)).await };
+            tokio::spawn(making).await.map_err(ended)??;
         }
         Some(RequestKind::DropTenant(drop)) => {
-            cluster.drop_tenant(&node, TenantId(drop.tenant_id)).await?;
+            let (cluster, node) = (Arc::clone(cluster), Arc::clone(&node));
+            let dropping = async move { cluster.drop_tenant(&node, TenantId(drop.tenant_id)).await };
+            tokio::spawn(dropping).await.map_err(ended)??;
         }
         Some(RequestKind::ConfigureTenant(configure)) => {
             let tenant = TenantId(configure.tenant_id);
@@ -73,6 +78,10 @@ pub(crate) async fn answer(node: Arc<Node>, _: Caller, batch: BatchRequest) -> B
         _ => return Err(KvError::new(KvErrorKind::Internal, "not a request about the cluster")),
     }
     Ok(BatchResponse { responses: vec![response], ..BatchResponse::default() })
+}
+
+fn ended(_: tokio::task::JoinError) -> KvError {
+    KvError::new(KvErrorKind::Internal, "a request about the cluster ended abnormally")
 }
 
 /// Fails on a node without a replica of the directory, and says where there is one.

@@ -6,6 +6,10 @@ use kv_api::{BatchRequest, Span, TenantId};
 /// Whether every key and span of a batch lies within `range`. The batch is known to lie within the tenant.
 pub fn within(batch: &BatchRequest, tenant: u64, range: &Span) -> bool {
     let all = TenantId(tenant).span();
+    // Also for batches that name no key: nobody works on a range that has none of theirs.
+    if range.end <= all.start || all.end <= range.start {
+        return false;
+    }
     if range.start <= all.start && all.end <= range.end {
         return true;
     }
@@ -59,5 +63,8 @@ mod tests {
         }
         assert!(!within(&batch(vec![get("b")], vec![Span::new(key("c"), key("e"))]), 7, &part));
         assert!(!within(&batch(vec![get("b")], vec![]), 7, &TenantId(8).span()));
+        let end = RequestKind::EndTxn(kv_api::batch::EndTxn { commit: true });
+        assert!(within(&batch(vec![end.clone()], vec![]), 7, &part));
+        assert!(!within(&batch(vec![end], vec![]), 7, &TenantId(8).span()), "a range of another tenant");
     }
 }

@@ -12,12 +12,13 @@
 
 use crate::cluster::Cluster;
 use crate::cluster::message::{Digest, GetDigest, Gone, Kind};
-use crate::follower::committed_intents;
+use crate::follower::{committed_intents, storage_error};
 use crate::metrics::metrics;
 use crate::node::Node;
 use bytes::{Bytes, BytesMut};
 use kv_api::batch::ReplicaCheck;
 use kv_api::{KvError, KvErrorKind, Span};
+use replication::state::is_whole;
 use replication::{MemberChange, NodeId};
 use ring::digest::{Context, SHA256};
 use std::collections::BTreeMap;
@@ -27,11 +28,44 @@ use storage::mvcc::View;
 /// Keys read before others get their turn.
 const KEYS_PER_TURN: usize = 4096;
 
-/// Compares the replicas of a range whose lease is held here.
+/// Compares the replicas of a range whose lease is held here. Those that differ are asked twice: what is
+/// cleared for good, such as a dropped table, goes at a moment and not at a timestamp.
 ///
 /// # Errors
 /// If it is not held here.
 pub async fn check(node: &Arc<Node>, cluster: &Cluster, range_id: u64) -> Result<Vec<ReplicaCheck>, KvError> {
+    let first = compare(node, cluster, range_id).await?;
+    let suspects = differing(&first);
+    if suspects.is_empty() {
+        return Ok(first);
+    }
+    let checks = compare(node, cluster, range_id).await?;
+    let wrong: Vec<NodeId> =
+        differing(&checks).into_iter().filter(|member| suspects.contains(member)).collect();
+    if !wrong.is_empty() {
+        metrics().replicas_differ.inc();
+        tracing::error!(range = range_id, ?wrong, "replicas of the range differ");
+        if checks.iter().any(|check| check.agrees) {
+            isolate(node, cluster, range_id, &wrong, &checks).await;
+        }
+    }
+    Ok(checks)
+}
+
+/// The members that hold something else than the majority, or than each other where there is none.
+fn differing(checks: &[ReplicaCheck]) -> Vec<NodeId> {
+    let answered = || checks.iter().filter(|check| check.problem.is_empty());
+    let mut digests = answered().map(|check| &check.digest);
+    let first = digests.next();
+    // Perhaps too few answered to have a majority, but they say the same.
+    if digests.all(|digest| Some(digest) == first) {
+        return Vec::new();
+    }
+    answered().filter(|check| !check.agrees).map(|check| check.node_id).collect()
+}
+
+/// Asks all replicas of a range once.
+async fn compare(node: &Arc<Node>, cluster: &Cluster, range_id: u64) -> Result<Vec<ReplicaCheck>, KvError> {
     node.ready(range_id).await?;
     let (timestamp, index) = node.pipeline.promise(range_id)?;
     let status = node.pipeline.status(range_id).await?.ok_or_else(|| KvError::range_not_found(range_id))?;
@@ -64,15 +98,6 @@ pub async fn check(node: &Arc<Node>, cluster: &Cluster, range_id: u64) -> Result
             timestamp,
             problem,
         });
-    }
-    let differs = |check: &&ReplicaCheck| check.problem.is_empty() && !check.agrees;
-    let wrong: Vec<NodeId> = checks.iter().filter(differs).map(|check| check.node_id).collect();
-    if !wrong.is_empty() {
-        metrics().replicas_differ.inc();
-        tracing::error!(range = range_id, ?wrong, %timestamp, "replicas of the range differ");
-        if agreed.is_some() {
-            isolate(node, cluster, range_id, &wrong, &checks).await;
-        }
     }
     Ok(checks)
 }
@@ -140,9 +165,9 @@ pub async fn digest(node: &Arc<Node>, asked: GetDigest) -> Result<Digest, KvErro
         (context, rest) = (returned, left);
         keys += count;
     }
-    // Had the replica gone, what was read might be half of it.
-    if !node.pipeline.reached(asked.range_id, asked.index).await? {
-        return Err(missing());
+    if asked.timestamp < node.oldest_snapshot(asked.range_id) {
+        let message = "what is compared is no longer kept; it took too long";
+        return Err(KvError::new(KvErrorKind::Retry, message));
     }
     Ok(Digest { digest: Bytes::copy_from_slice(context.finish().as_ref()), keys })
 }
@@ -156,6 +181,10 @@ fn digest_piece(
     context: &mut Context,
 ) -> Result<(u64, Option<Span>), KvError> {
     let snapshot = node.engine.snapshot();
+    // Had the replica gone, what the snapshot shows might be half of it.
+    if !is_whole(&*snapshot, asked.range_id, asked.index).map_err(storage_error)? {
+        return Err(KvError::range_not_found(asked.range_id));
+    }
     let intents = committed_intents(&*snapshot, range)?;
     let view = View { reader: &*snapshot, timestamp: asked.timestamp, intents: &intents, overlay: None };
     let mut scanner = view.scan(&span.start, &span.end, false);

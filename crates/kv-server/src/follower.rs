@@ -14,8 +14,8 @@
 //!
 //! A read at a timestamp is answered with the last promise, if that reaches so far.
 //!
-//! The engine is read through a snapshot, and it is checked afterwards that the replica was still there when
-//! the snapshot was taken.
+//! The engine is read through a snapshot, and what the snapshot shows of the replica's state says whether it
+//! was there, complete, and had applied the entry.
 
 use crate::cluster::message::{GetPromise, Kind, Promise};
 use crate::node::{Asker, BatchResult, INLINE_SCAN_BYTES, Node};
@@ -25,7 +25,8 @@ use hashbrown::HashMap;
 use kv_api::batch::RequestKind;
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::Mutex;
-use replication::RangeId;
+use replication::state::is_whole;
+use replication::{RangeId, ReplicationError};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::intent::IntentView;
@@ -142,12 +143,10 @@ impl Node {
         kept: &Kept,
         max_scan_bytes: u64,
     ) -> Result<(BatchResponse, bool), KvError> {
-        let gone = || self.leaseholder_of(range);
-        let stay = self.pipeline.stay(range, kept.index).ok_or_else(gone)?;
         let snapshot = self.engine.snapshot();
         // Had the replica gone, what the snapshot shows might be half of it.
-        if self.pipeline.stay(range, kept.index) != Some(stay) {
-            return Err(gone());
+        if !is_whole(&*snapshot, range, kept.index).map_err(storage_error)? {
+            return Err(self.leaseholder_of(range));
         }
         let view = View { reader: &*snapshot, timestamp, intents: &kept.intents, overlay: None };
         let target = batch.header.target_bytes;
@@ -213,7 +212,9 @@ impl Node {
                 found.served = found.next.len();
                 std::mem::take(&mut found.next)
             };
-            let result = self.ask_for_promise(range).await;
+            // Whoever waits gives up by then, and the next must not wait behind.
+            let asking = tokio::time::timeout(PATIENCE, self.ask_for_promise(range));
+            let result = asking.await.unwrap_or_else(|_| Err(self.leaseholder_of(range)));
             if let (Ok(kept), Some(found)) = (&result, self.promises.ranges.lock().get_mut(&range)) {
                 found.last = Some(kept.clone());
             }
@@ -240,13 +241,26 @@ impl Node {
                 }
             }
         };
-        if self.pipeline.stay(range, index).is_none() && !self.pipeline.reached(range, index).await? {
-            return Err(KvError::range_not_found(range));
+        let missing = || KvError::range_not_found(range);
+        if !self.pipeline.has_reached(range, index) && !self.pipeline.reached(range, index).await? {
+            return Err(missing());
         }
-        // What is committed at or below the timestamp is applied by now, and so are the records of it.
-        let span = self.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
-        let intents = Arc::new(committed_intents(&*self.engine, &span)?);
+        let span = self.pipeline.span(range).ok_or_else(missing)?;
+        let snapshot = self.engine.snapshot();
+        if !is_whole(&*snapshot, range, index).map_err(storage_error)? {
+            return Err(missing());
+        }
+        // What is committed at or below the timestamp is applied in it, and so are the records of it.
+        let intents = Arc::new(committed_intents(&*snapshot, &span)?);
         Ok(Kept { timestamp, index, intents })
+    }
+}
+
+/// What of replication can fail while a replica's state is read.
+pub(crate) fn storage_error(error: ReplicationError) -> KvError {
+    match error {
+        ReplicationError::Storage(error) => error.into(),
+        other => KvError::new(KvErrorKind::Internal, other.to_string()),
     }
 }
 

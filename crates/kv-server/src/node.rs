@@ -155,6 +155,9 @@ impl Node {
         };
         let pipeline = Pipeline::start(Arc::clone(&engine), limits.max_queued_bytes, transport, open)?;
         let cluster_id = identity.cluster_id.clone();
+        // An earlier process may have dropped what lies before.
+        let kept = u64::try_from(limits.history_kept.as_nanos()).unwrap_or(u64::MAX);
+        let oldest = pipeline.history_clock().wall_ns.saturating_sub(kept);
         let (resolver, jobs) = mpsc::unbounded_channel();
         let node = Arc::new(Node {
             engine,
@@ -166,7 +169,7 @@ impl Node {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             unresolved: AtomicUsize::new(0),
             next_connection: AtomicU64::new(1),
-            history: RwLock::default(),
+            history: RwLock::new(History { rest: oldest, ranges: HashMap::new() }),
             kept: Mutex::default(),
             resolver,
             promises: Promises::default(),
@@ -280,10 +283,11 @@ impl Node {
 
     /// Takes a batch in once its range is awake, if this node serves it then.
     async fn arrive(self: Arc<Self>, mut asker: Asker, batch: BatchRequest, class: Class) -> BatchResult {
-        if asker.range == 0 {
-            let key = TenantId(asker.tenant).span().start;
-            let found = self.pipeline.covering(key).await?;
-            asker.range = found.ok_or_else(|| KvError::range_not_found(0))?;
+        // Before anything is woken: nobody works on a range that has none of theirs.
+        let found = self.pipeline.covering(TenantId(asker.tenant).span().start).await?;
+        match found {
+            Some(found) if asker.range == 0 || asker.range == found => asker.range = found,
+            _ => return Err(KvError::range_not_found(asker.range)),
         }
         if batch.header.any_replica && matches!(class, Class::Read) {
             return self.read_here(asker, batch).await;
@@ -634,12 +638,16 @@ impl Node {
                     })
                 }
                 Err(CommandError::Rejected | CommandError::NoSpace) => {
-                    // Nothing was written: the transaction is as it was before.
-                    if let Some(entry) = shard.txn(txn) {
-                        let (connection, range) = (entry.connection, entry.range);
-                        shard.txn_mut(txn, connection, range).status = TxnStatus::Pending;
+                    // Nothing was written: the transaction is as it was before, if anybody is there to go on.
+                    let known = shard.txn(txn).map(|entry| (entry.connection, entry.range));
+                    match known {
+                        Some((connection, range)) if shard.has_connection(connection) => {
+                            shard.txn_mut(txn, connection, range).status = TxnStatus::Pending;
+                            None
+                        }
+                        Some(_) => shard.end(txn).and_then(|entry| abort_job(txn, &entry)),
+                        None => None,
                     }
-                    None
                 }
                 Err(_) => {
                     // The outcome is open until there is another lease; its intents must stay.
@@ -675,8 +683,14 @@ impl Node {
             floors = floors.except(&kept.span.start, &kept.span.end, Timestamp::new(before, 0));
             ranges.insert(kept.range, oldest(kept.history).max(before));
         }
-        history.ranges = ranges;
         history.rest = history.rest.max(oldest(self.limits.history_kept));
+        // What a range no longer wants dropped so early is gone all the same.
+        for (range, before) in &history.ranges {
+            if *before > history.rest {
+                ranges.entry(*range).or_insert(*before);
+            }
+        }
+        history.ranges = ranges;
         drop(history);
         self.engine.set_garbage_floors(floors);
     }
@@ -743,10 +757,12 @@ impl Hook for Listener {
 /// Lets the garbage floor follow the clock, until the node is gone.
 async fn forget_history(node: std::sync::Weak<Node>) {
     loop {
+        {
+            let Some(node) = node.upgrade() else { return };
+            node.note_kept().await;
+            node.forget_history();
+        }
         tokio::time::sleep(HISTORY_TICK).await;
-        let Some(node) = node.upgrade() else { return };
-        node.note_kept().await;
-        node.forget_history();
     }
 }
 

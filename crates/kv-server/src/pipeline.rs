@@ -87,18 +87,15 @@ struct RangeState {
     applied: Option<u64>,
     /// Why it is not served although the lease is here: what the last leaseholder left cannot be read.
     damaged: Option<StorageError>,
-    /// Distinguishes this stay in memory from others of the same range.
-    stay: u64,
     standing: watch::Sender<Standing>,
 }
 
 impl RangeState {
-    fn new(span: Span, stay: u64) -> Self {
+    fn new(span: Span) -> Self {
         RangeState {
             span,
             applied: None,
             damaged: None,
-            stay,
             clock: HybridClock::default(),
             held: None,
             in_flight: BTreeSet::new(),
@@ -151,7 +148,7 @@ enum Asked {
     Survey(RangeId, usize, oneshot::Sender<Vec<Surveyed>>),
     /// To be told when an entry of a range is applied here.
     Reached(RangeId, u64, oneshot::Sender<bool>),
-    Destroy(RangeId, oneshot::Sender<()>),
+    Destroy(RangeId, oneshot::Sender<Result<(), KvError>>),
     Note(Bytes),
     Watch(Vec<NodeId>),
 }
@@ -307,10 +304,14 @@ impl Pipeline {
     /// Whether this node holds the lease of a range whose keys are as `fits` wants them.
     pub fn serves(&self, range: RangeId, fits: impl FnOnce(&Span) -> bool) -> bool {
         let mut state = self.shared.state.lock();
+        // Looked at first: what is none of the caller's business is not kept awake by it.
+        if !state.ranges.get(&range).is_some_and(|found| fits(&found.span)) {
+            return false;
+        }
         match self.shared.held(&mut state, range) {
             Ok((found, _)) => {
                 found.batches += 1;
-                fits(&found.span)
+                true
             }
             Err(_) => false,
         }
@@ -522,13 +523,13 @@ impl Pipeline {
         Ok((timestamp, applied))
     }
 
-    /// Names the present stay of a range in memory, if what is there is the state as of an entry at or after
-    /// `index`. As long as the name is the same the replica has not been removed in between.
-    pub fn stay(&self, range: RangeId, index: u64) -> Option<u64> {
+    /// Whether an entry of a range that is awake is known to be applied here. Says nothing of what the engine
+    /// shows a moment later.
+    pub fn has_reached(&self, range: RangeId, index: u64) -> bool {
         let mut state = self.shared.state.lock();
-        let found = state.ranges.get_mut(&range)?;
+        let Some(found) = state.ranges.get_mut(&range) else { return false };
         found.used = true;
-        found.applied.is_some_and(|applied| applied >= index).then_some(found.stay)
+        found.applied.is_some_and(|applied| applied >= index)
     }
 
     /// Waits until an entry of a range is applied here; false if there is no replica.
@@ -542,9 +543,9 @@ impl Pipeline {
     /// Removes the replica of a range that is no more.
     ///
     /// # Errors
-    /// When the node shuts down.
+    /// If the disk is full, and when the node shuts down.
     pub async fn destroy(&self, range: RangeId) -> Result<(), KvError> {
-        self.ask(|answer| Asked::Destroy(range, answer)).await
+        self.ask(|answer| Asked::Destroy(range, answer)).await?
     }
 
     /// What the other nodes are told with every sign of life.

@@ -217,6 +217,11 @@ impl Shard {
         self.connections.insert(connection, Usage::default());
     }
 
+    /// Whether a connection is open.
+    pub fn has_connection(&self, connection: ConnectionId) -> bool {
+        self.connections.contains_key(&connection)
+    }
+
     /// Notes that a connection is gone. From now on no transaction starts on it, also not by a request
     /// that is still being evaluated; those it left open are returned.
     pub fn close_connection(&mut self, connection: ConnectionId) -> Vec<TxnKey> {

@@ -28,6 +28,9 @@ pub fn validate(batch: &BatchRequest, limits: &Limits) -> Result<(), KvError> {
             return Err(invalid("an ignored range of sequence numbers is empty"));
         }
     }
+    if header.any_replica && header.txn.is_some() {
+        return Err(invalid("reads of a transaction that is known are for the leaseholder"));
+    }
     if WaitPolicy::try_from(header.wait_policy).is_err() {
         return Err(invalid("unknown wait policy"));
     }

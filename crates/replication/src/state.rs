@@ -165,6 +165,20 @@ pub(crate) fn load_state(
     Ok(Some(state))
 }
 
+/// Whether what a reader shows of a range is its whole state as of an entry at or after `index`: the replica
+/// was there, complete, and had applied it. Effects and state are written in one batch, so this holds for all
+/// of what a snapshot of the engine shows.
+///
+/// # Errors
+/// I/O errors and damage.
+pub fn is_whole(reader: &(impl Reader + ?Sized), range: RangeId, index: u64) -> ReplicationResult<bool> {
+    let whole = |state: RangeState| {
+        let complete = state.descriptor.is_some() && !state.incomplete;
+        complete && state.applied >= state.whole_at && state.applied >= index
+    };
+    Ok(load_state(reader, range)?.is_some_and(whole))
+}
+
 /// The hard state of a replica.
 pub(crate) fn load_hard_state(
     reader: &(impl Reader + ?Sized),

@@ -18,11 +18,17 @@ pub struct Asking {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
+    /// Begins anywhere: an answer to an earlier process of this node must not pass for one to this.
     last_id: u64,
     /// Who was asked, and who waits.
     waiting: HashMap<u64, (NodeId, oneshot::Sender<Kind>)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State { last_id: uuid::Uuid::new_v4().as_u64_pair().0, waiting: HashMap::new() }
+    }
 }
 
 impl Asking {
@@ -40,7 +46,7 @@ impl Asking {
             if state.waiting.len() >= MAX_ASKED {
                 return None;
             }
-            state.last_id += 1;
+            state.last_id = state.last_id.wrapping_add(1);
             let id = state.last_id;
             state.waiting.insert(id, (to, sender));
             id
@@ -106,7 +112,10 @@ mod tests {
             };
             assert_eq!(to, 2);
             assert!(asking.answered(3, id, Kind::Done(Empty {})).is_none(), "another node");
-            assert!(asking.answered(2, id + 1, Kind::Done(Empty {})).is_none(), "another question");
+            assert!(
+                asking.answered(2, id.wrapping_add(1), Kind::Done(Empty {})).is_none(),
+                "another question"
+            );
             assert!(asking.answered(2, id, Kind::GetBook(Empty {})).is_some(), "no answer");
             assert!(asking.answered(2, id, Kind::Done(Empty {})).is_none());
         };

@@ -93,6 +93,8 @@ struct Leaving {
     answer: oneshot::Sender<Result<(), KvError>>,
 }
 
+/// How long what is under way may take when the pipeline is closed.
+const CLOSING_MS: Millis = 5000;
 /// How long what is under way may take before a lease is not handed over after all.
 const LEAVING_MS: Millis = 2000;
 /// How long commands wait for a majority before whoever sent them is told.
@@ -120,8 +122,8 @@ pub(super) struct Driver {
     awake: HashMap<RangeId, Awake>,
     /// Ranges whose standing may have changed.
     changed: HashSet<RangeId>,
-    /// How often a range came into memory.
-    stays: u64,
+    /// Since when the pipeline is being closed.
+    closing: Option<Millis>,
     /// Ranges whose leases are to be handed over.
     leaving: HashSet<RangeId>,
     /// Who waits for entries to be applied.
@@ -165,7 +167,7 @@ impl Driver {
             pending: BTreeMap::new(),
             awake: HashMap::new(),
             changed: HashSet::new(),
-            stays: 0,
+            closing: None,
             leaving: HashSet::new(),
             reaching: Vec::new(),
             disk_was_full: false,
@@ -206,7 +208,9 @@ impl Driver {
             }
             let settled = self.pending.is_empty() && self.shared.state.lock().queue.is_empty();
             let holds = self.awake.values().any(|awake| awake.acquired.is_some());
-            if closing && (settled || self.store.is_stalled() || !holds) {
+            let now = self.shared.millis();
+            let late = closing && now.saturating_sub(*self.closing.get_or_insert(now)) >= CLOSING_MS;
+            if closing && (settled || self.store.is_stalled() || !holds || late) {
                 for range in self.awake.keys().copied().collect::<Vec<_>>() {
                     self.lease_lost(range, None);
                 }
@@ -234,7 +238,7 @@ impl Driver {
                 && state.inbox.is_empty()
                 && state.asked.is_empty()
                 && state.ceilings.is_empty()
-                && !state.closing;
+                && (!state.closing || self.closing.is_some());
             if !idle || self.store.has_work() || now >= self.next_tick {
                 break;
             }
@@ -272,6 +276,7 @@ impl Driver {
             self.store.tick(now);
             self.next_tick = now + self.tick_interval();
             self.tell_late(now);
+            self.catch_up(now)?;
             self.changed.extend(self.awake.keys());
         }
         if !work.queue.is_empty() {
@@ -375,14 +380,10 @@ impl Driver {
     }
 
     /// Makes the range known to those who ask for it.
-    fn enter(&mut self, range: RangeId) {
+    fn enter(&self, range: RangeId) {
         let Some(descriptor) = self.store.descriptor(range) else { return };
         let mut state = self.shared.state.lock();
-        let stays = &mut self.stays;
-        let found = state.ranges.entry(range).or_insert_with(|| {
-            *stays += 1;
-            RangeState::new(span_of(descriptor), *stays)
-        });
+        let found = state.ranges.entry(range).or_insert_with(|| RangeState::new(span_of(descriptor)));
         if found.span.start != descriptor.start || found.span.end != descriptor.end {
             found.span = span_of(descriptor);
         }
@@ -491,7 +492,14 @@ impl Driver {
                 let _ = answer.send(configured.map(|(_, descriptor)| descriptor.clone()).collect());
             }
             Asked::Survey(after, limit, answer) => {
-                let found = self.store.survey(after, limit)?;
+                let found = match self.store.survey(after, limit) {
+                    Ok(found) => found,
+                    Err(ReplicationError::Storage(error @ StorageError::Corruption(_))) => {
+                        tracing::error!("replicas that sleep cannot be gone over: {error}");
+                        Vec::new()
+                    }
+                    Err(error) => return Err(error),
+                };
                 let surveyed = found.into_iter().map(|(range, state)| Surveyed {
                     range,
                     descriptor: state.descriptor,
@@ -508,8 +516,16 @@ impl Driver {
                 }
             }
             Asked::Destroy(range, answer) => {
-                self.store.destroy(range)?;
-                let _ = answer.send(());
+                match self.store.destroy(range) {
+                    Ok(()) => {
+                        let _ = answer.send(Ok(()));
+                    }
+                    // It is tried again.
+                    Err(error @ ReplicationError::Storage(StorageError::DiskFull(_))) => {
+                        let _ = answer.send(Err(refused(error)));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             Asked::Note(note) => self.store.set_note(note),
             Asked::Watch(nodes) => self.store.watch_nodes(nodes.into_iter()),
@@ -565,6 +581,32 @@ impl Driver {
             }
             self.changed.insert(range);
         }
+    }
+
+    /// Goes on with what must be done before a lease is used, where a proposal was refused for the moment.
+    fn catch_up(&mut self, now: Millis) -> Result<(), ReplicationError> {
+        let acquired = |awake: &Awake| awake.acquired.is_some();
+        let unsettled = self.awake.iter().filter(|(_, awake)| acquired(awake) && awake.recovery.is_idle());
+        for range in unsettled.map(|(range, _)| *range).collect::<Vec<_>>() {
+            let damaged = {
+                let state = self.shared.state.lock();
+                state.ranges.get(&range).is_none_or(|found| found.damaged.is_some())
+            };
+            if !damaged {
+                self.recover(now, range)?;
+            }
+        }
+        let unused: Vec<RangeId> = {
+            let state = self.shared.state.lock();
+            let held = |range: &RangeId| state.ranges.get(range).is_some_and(|found| found.held.is_some());
+            let unused = self
+                .awake
+                .iter()
+                .filter(|(range, awake)| acquired(awake) && awake.leaving.is_none() && !held(range));
+            unused.map(|(range, _)| *range).collect()
+        };
+        unused.into_iter().for_each(|range| self.raise_ceiling(now, range));
+        Ok(())
     }
 
     /// Tells those who have waited for a majority for long.
@@ -783,6 +825,7 @@ impl Driver {
             if let Some(found) = state.ranges.get_mut(&range) {
                 found.held = None;
                 found.wants_ceiling = false;
+                found.damaged = None;
             }
             let (refused, kept) = std::mem::take(&mut state.queue)
                 .into_iter()

@@ -42,6 +42,11 @@ impl Recovery {
         self.waiting_for == Some(id)
     }
 
+    /// Whether a piece is to be proposed: none is under way, and something may be left.
+    pub fn is_idle(&self) -> bool {
+        self.waiting_for.is_none() && !self.complete
+    }
+
     /// Whether nothing is left.
     pub fn is_complete(&self) -> bool {
         self.complete

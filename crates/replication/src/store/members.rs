@@ -149,6 +149,7 @@ impl<F: Faults> Store<F> {
         // Before the message that lets the other campaign can leave.
         group.revoked = Some(group.term());
         group.revoked_ticks = 0;
+        group.drowsy = false;
         group.idle_ticks = 0;
         group.raft.transfer_leader(to);
         self.dirty.insert(range);

@@ -201,7 +201,7 @@ impl<F: Faults> Store<F> {
         let log = group.raft.store();
         let (mut keep, mut keep_bytes) = (self.config.log_keep.max(1), self.config.log_keep_bytes);
         let near_enough = keep.saturating_mul(4);
-        let resting = group.drowsy;
+        let resting = group.is_drowsy();
         if resting {
             (keep, keep_bytes) = (keep.min(ASLEEP_KEEP), keep_bytes.min(ASLEEP_KEEP_BYTES));
         }

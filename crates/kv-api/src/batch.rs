@@ -385,6 +385,24 @@ pub enum RequestKind {
     CheckReplicas(CheckReplicas),
 }
 
+impl RequestKind {
+    /// Whether the request is about the cluster, its nodes and ranges, and not about keys. Such a request
+    /// stands alone in its batch and in no transaction.
+    pub fn is_about_cluster(&self) -> bool {
+        matches!(
+            self,
+            RequestKind::Nodes(_)
+                | RequestKind::DrainNode(_)
+                | RequestKind::RangeLookup(_)
+                | RequestKind::CreateTenant(_)
+                | RequestKind::DropTenant(_)
+                | RequestKind::Ranges(_)
+                | RequestKind::ConfigureTenant(_)
+                | RequestKind::CheckReplicas(_)
+        )
+    }
+}
+
 impl From<RequestKind> for Request {
     fn from(kind: RequestKind) -> Self {
         Request { kind: Some(kind) }

@@ -9,14 +9,14 @@
 //!
 //! # The transaction protocol
 //!
-//! A transaction is run by a *coordinator* (crate `kv-client`) against the *leaseholder* of the keys
-//! it touches (crate `kv-server`; today one range holds all keys). The protocol keeps the concepts of
-//! `cockroachdb-2020`, sections 3.1 to 3.4, and uses the freedom of a single leaseholder:
+//! A transaction is run by a *coordinator* (crate `kv-client`) against the *leaseholder* of the range that
+//! holds the keys it touches (crate `kv-server`). A tenant has one range, so a transaction has one leaseholder.
+//! The protocol keeps the concepts of `cockroachdb-2020`, sections 3.1 to 3.4, and uses that freedom:
 //!
 //! * **Snapshot.** The first read carries no read timestamp; the leaseholder picks the present time of
-//!   its hybrid-logical clock and returns it in [`batch::BatchResponse::read_timestamp`]. Later reads
-//!   of the transaction carry it. One clock hands out all timestamps, so no uncertainty interval is
-//!   needed until there are several leaseholders.
+//!   the range's hybrid-logical clock and returns it in [`batch::BatchResponse::read_timestamp`]. Later reads
+//!   of the transaction carry it. One clock hands out all timestamps of a range, so no uncertainty interval is
+//!   needed until a transaction has several leaseholders.
 //! * **Writes are buffered** in the coordinator and overlaid on what it reads. They reach the
 //!   leaseholder together with [`batch::EndTxn`] as one batch: the one-phase commit of section 3.3.
 //!   A transaction whose buffer outgrows its budget flushes: writes without `EndTxn` become durable
@@ -25,7 +25,8 @@
 //! * **Locks.** A read may lock what it returns ([`batch::LockStrength`]). Such locks live in the
 //!   leaseholder's memory with a fair wait queue per key; a cycle of waiters is found when it closes
 //!   and the request that closed it fails with [`error::KvErrorKind::Deadlock`]. Locks are an
-//!   optimization for contention, never what correctness rests on: a restart may forget them.
+//!   optimization for contention, never what correctness rests on under SERIALIZABLE: they go with the lease
+//!   under which they were taken ([`batch::TxnMeta::lease`]).
 //! * **Refresh.** A locking read that finds a version newer than the read timestamp moves the read
 //!   timestamp forward if none of the spans in [`batch::Header::refresh_spans`] changed in between
 //!   (section 3.4), and otherwise fails with [`error::KvErrorKind::Retry`].
@@ -35,6 +36,12 @@
 //!   transaction appear at one instant, hence serializable.
 //! * **Sequence numbers.** Every write carries one; a rolled-back savepoint is a range of ignored
 //!   ones ([`batch::TxnMeta::ignored`]).
+//!
+//! # Ranges
+//!
+//! A batch names its range ([`batch::Header::range_id`]). A node that does not hold the range's lease answers
+//! [`error::KvErrorKind::NotLeaseholder`], one without a replica [`error::KvErrorKind::RangeNotFound`]; nothing was
+//! carried out then. [`batch::RangeLookup`] says which range holds a key and where it is.
 //!
 //! # Versions
 //!

@@ -1,6 +1,5 @@
 //! Requests about the cluster: its nodes and its ranges.
 
-use crate::authorize::Caller;
 use crate::check;
 use crate::cluster::Cluster;
 use crate::directory;
@@ -16,23 +15,11 @@ const MAX_LISTED: usize = 1000;
 /// Whether a batch is about the cluster.
 pub(crate) fn is_about_cluster(batch: &BatchRequest) -> bool {
     let kind = batch.requests.first().and_then(|request| request.kind.as_ref());
-    matches!(
-        kind,
-        Some(
-            RequestKind::Nodes(_)
-                | RequestKind::DrainNode(_)
-                | RequestKind::RangeLookup(_)
-                | RequestKind::CreateTenant(_)
-                | RequestKind::DropTenant(_)
-                | RequestKind::Ranges(_)
-                | RequestKind::ConfigureTenant(_)
-                | RequestKind::CheckReplicas(_)
-        )
-    )
+    kind.is_some_and(RequestKind::is_about_cluster)
 }
 
 /// The answer to a batch about the cluster, which [`crate::authorize`] has let through.
-pub(crate) async fn answer(node: Arc<Node>, _: Caller, batch: BatchRequest) -> BatchResult {
+pub(crate) async fn answer(node: Arc<Node>, batch: BatchRequest) -> BatchResult {
     let missing = || KvError::new(KvErrorKind::InvalidRequest, "this node is not part of a cluster");
     let cluster = node.cluster().ok_or_else(missing)?;
     let mut response = Response::default();

@@ -165,7 +165,7 @@ pub async fn digest(node: &Arc<Node>, asked: GetDigest) -> Result<Digest, KvErro
         (context, rest) = (returned, left);
         keys += count;
     }
-    if asked.timestamp < node.oldest_snapshot(asked.range_id) {
+    if asked.timestamp < node.history.oldest(asked.range_id) {
         let message = "what is compared is no longer kept; it took too long";
         return Err(KvError::new(KvErrorKind::Retry, message));
     }

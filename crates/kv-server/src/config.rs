@@ -34,7 +34,7 @@ pub struct Limits {
     pub max_queued_bytes: usize,
     /// How long a write waits for space on a full disk before whoever sent it is told.
     pub disk_full_patience: Duration,
-    /// How long a client's hello waits for an election to end before the client is sent on.
+    /// How long a batch waits for an election to end before its client is sent on.
     pub election_patience: Duration,
     /// Most time for a TLS handshake and the first frame.
     pub handshake_timeout: Duration,

@@ -160,13 +160,21 @@ pub fn list(reader: &(impl Reader + ?Sized), after: &[u8], limit: usize) -> Stor
     scan(reader, &prefix, &from, limit)
 }
 
-/// The records of ranges that are no more.
+/// The records of ranges that are no more, after one in the order of their numbers, at most `limit`.
 ///
 /// # Errors
 /// I/O errors and damage.
-pub fn gone(reader: &(impl Reader + ?Sized), limit: usize) -> StorageResult<Vec<GoneRecord>> {
-    let prefix = prefixed(b"gone/", &[]);
-    scan(reader, &prefix, &prefix, limit)
+pub fn gone(reader: &(impl Reader + ?Sized), after: RangeId, limit: usize) -> StorageResult<Vec<GoneRecord>> {
+    scan(reader, &prefixed(b"gone/", &[]), &gone_key(after), limit)
+}
+
+/// Who may still have a replica of a range that is no more.
+///
+/// # Errors
+/// I/O errors and damage.
+pub fn gone_members(reader: &(impl Reader + ?Sized), range_id: RangeId) -> StorageResult<Vec<NodeId>> {
+    let Some(stored) = reader.get(Space::Data, &gone_key(range_id))? else { return Ok(Vec::new()) };
+    Ok(decode::<GoneRecord>(&stored)?.map_or_else(Vec::new, |record| record.members))
 }
 
 /// Live records under `prefix` after the key `from`.
@@ -236,5 +244,22 @@ mod tests {
         assert_eq!(listed(b"", 1), [3]);
         assert_eq!(listed(&TenantId(2).span().start, 9), [10]);
         assert_eq!(last_range(&engine), Ok(0));
+    }
+
+    #[test]
+    fn ranges_that_are_no_more_are_listed_a_few_at_a_time() {
+        let engine = MemoryEngine::new();
+        for range_id in [3, 5, 300] {
+            let record = GoneRecord { range_id, members: vec![1, range_id] };
+            put(&engine, &gone_key(range_id), Some(record.encode_to_vec()));
+        }
+        let listed = |after, limit| -> Vec<RangeId> {
+            gone(&engine, after, limit).expect("gone").into_iter().map(|record| record.range_id).collect()
+        };
+        assert_eq!(listed(0, 2), [3, 5]);
+        assert_eq!(listed(5, 2), [300]);
+        assert_eq!(gone_members(&engine, 5), Ok(vec![1, 5]));
+        put(&engine, &gone_key(5), None);
+        assert_eq!((listed(0, 9), gone_members(&engine, 5)), (vec![3, 300], Ok(vec![])));
     }
 }

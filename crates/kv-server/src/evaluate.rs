@@ -668,7 +668,7 @@ impl<'a> Evaluation<'a> {
                     let message = "too many large transactions at once";
                     return Err(KvError::new(KvErrorKind::Overloaded, message).into());
                 }
-                shard.add_intent_txn(tenant);
+                shard.add_intent_txn(self.txn);
             }
             let entry = shard.txn_mut(self.txn, self.asker.connection, self.asker.range);
             entry.snapshot.get_or_insert(self.snapshot);

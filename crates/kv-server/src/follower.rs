@@ -106,7 +106,7 @@ impl Node {
             return self.read(asker, batch, self.limits.max_scan_bytes).map(|(response, _)| response);
         }
         let given = batch.header.read_timestamp;
-        if given.is_some_and(|given| given < self.oldest_snapshot(range)) {
+        if given.is_some_and(|given| given < self.history.oldest(range)) {
             let message = "snapshot too old: what it sees is no longer kept";
             return Err(KvError::new(KvErrorKind::Retry, message));
         }

@@ -20,6 +20,7 @@
 //! * [`pipeline`]: the lease, the clock, the order of commits, and the way of commands through the Raft log.
 //! * [`resolve`]: moves intents of finished transactions to the versions.
 //! * [`follower`]: reads from replicas without the lease.
+//! * [`history`]: for how long replaced versions are kept.
 //! * [`admin`]: requests about the cluster, for the control plane.
 //! * [`connection`], [`server`]: frames and sockets of clients; [`peers`]: those of other KV nodes.
 //! * [`found`], [`cluster`], [`directory`], [`placement`]: founding, joining, which ranges there are, and who
@@ -67,6 +68,7 @@ pub mod directory;
 pub mod evaluate;
 pub mod follower;
 pub mod found;
+pub mod history;
 pub mod latch;
 pub mod lock_table;
 pub mod metrics;

@@ -14,9 +14,9 @@ use crate::bounds;
 use crate::cluster::{Cluster, Myself};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
-use crate::directory;
 use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
 use crate::follower::Promises;
+use crate::history::History;
 use crate::latch::{Access, LatchId};
 use crate::lock_table::{TxnKey, WaiterId};
 use crate::metrics::{kind_index, metrics};
@@ -24,10 +24,10 @@ use crate::pipeline::{Absent, Hook, Pipeline, Standing, Transport};
 use crate::resolve::ResolveJob;
 use crate::shard::{ConnectionId, Shard, TxnEntry, TxnStatus, aborted};
 use crate::validate::validate;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use kv_api::batch::{Header, RequestKind, Response};
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
 use replication::{Envelope, NodeId, RangeId, ReplicationError, Sound, Store, StoreConfig};
 use std::future::Future;
@@ -37,14 +37,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
-use storage::{Engine, GarbageFloors, StorageError, StorageResult};
+use storage::{Engine, StorageError, StorageResult};
 use tokio::sync::{mpsc, oneshot};
 
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
-
-/// How often the garbage floor moves.
-const HISTORY_TICK: Duration = Duration::from_secs(60);
 
 /// Bytes of rows read on a connection's own task.
 pub(crate) const INLINE_SCAN_BYTES: u64 = 128 << 10;
@@ -80,20 +77,6 @@ pub enum Answer {
 /// An answer to come.
 pub type Pending = Pin<Box<dyn Future<Output = BatchResult> + Send>>;
 
-/// Wall times of the oldest snapshots that may be read.
-#[derive(Default)]
-struct History {
-    rest: u64,
-    ranges: HashMap<RangeId, u64>,
-}
-
-/// A range whose history is kept for a time of its own.
-struct Kept {
-    range: RangeId,
-    span: Span,
-    history: Duration,
-}
-
 /// A KV node without its sockets.
 pub struct Node {
     pub(crate) engine: Arc<dyn Engine>,
@@ -103,14 +86,12 @@ pub struct Node {
     cluster_id: String,
     /// The node's part in the cluster, once it has one.
     cluster: OnceLock<Arc<Cluster>>,
-    shards: Box<[Mutex<Shard>]>,
+    pub(crate) shards: Box<[Mutex<Shard>]>,
     /// How many committed transactions have intents left, in all shards. Readers look at the lock
     /// space only when there are any, or when they have intents of their own.
     unresolved: AtomicUsize,
     next_connection: AtomicU64,
-    history: RwLock<History>,
-    /// Ranges here whose history is not kept for the usual time.
-    kept: Mutex<Vec<Kept>>,
+    pub(crate) history: History,
     resolver: mpsc::UnboundedSender<ResolveJob>,
     pub(crate) promises: Promises,
     /// Ranges whose replicas here were found to differ from the others.
@@ -155,9 +136,7 @@ impl Node {
         };
         let pipeline = Pipeline::start(Arc::clone(&engine), limits.max_queued_bytes, transport, open)?;
         let cluster_id = identity.cluster_id.clone();
-        // An earlier process may have dropped what lies before.
-        let kept = u64::try_from(limits.history_kept.as_nanos()).unwrap_or(u64::MAX);
-        let oldest = pipeline.history_clock().wall_ns.saturating_sub(kept);
+        let history = History::new(pipeline.history_clock(), limits.history_kept);
         let (resolver, jobs) = mpsc::unbounded_channel();
         let node = Arc::new(Node {
             engine,
@@ -169,15 +148,14 @@ impl Node {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             unresolved: AtomicUsize::new(0),
             next_connection: AtomicU64::new(1),
-            history: RwLock::new(History { rest: oldest, ranges: HashMap::new() }),
-            kept: Mutex::default(),
+            history,
             resolver,
             promises: Promises::default(),
             distrusted: Mutex::default(),
         });
         node.pipeline.set_hook(Arc::new(Listener(Arc::downgrade(&node))));
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
-        tokio::spawn(forget_history(Arc::downgrade(&node)));
+        tokio::spawn(crate::history::run(Arc::downgrade(&node)));
         Ok(node)
     }
 
@@ -249,7 +227,7 @@ impl Node {
             }
         }
         if admin::is_about_cluster(&batch) {
-            return Answer::Later(Box::pin(admin::answer(Arc::clone(self), caller, batch)));
+            return Answer::Later(Box::pin(admin::answer(Arc::clone(self), batch)));
         }
         let mut asker = Asker { tenant: caller.tenant().0, connection, range: batch.header.range_id };
         if asker.range == 0 {
@@ -659,56 +637,6 @@ impl Node {
         job.into_iter().for_each(|job| self.resolve_later(job));
     }
 
-    /// Snapshots of a range below this are refused.
-    pub(crate) fn oldest_snapshot(&self, range: RangeId) -> Timestamp {
-        let history = self.history.read();
-        Timestamp::new(history.ranges.get(&range).copied().unwrap_or(history.rest), 0)
-    }
-
-    /// Refuses snapshots older than the history is kept, but for those of open transactions with locks
-    /// or intents, and lets the engine drop what only those
-    /// refused at the call before could see; so no batch under way loses what it reads.
-    pub fn forget_history(&self) {
-        let nanos = |kept: Duration| u64::try_from(kept.as_nanos()).unwrap_or(u64::MAX);
-        let now = self.pipeline.history_clock().wall_ns;
-        // A transaction that holds locks or intents keeps what it has read.
-        let open = self.shards.iter().filter_map(|shard| shard.lock().oldest_snapshot());
-        let open = open.map(|snapshot| snapshot.wall_ns).min().unwrap_or(u64::MAX);
-        let oldest = |kept: Duration| now.saturating_sub(nanos(kept)).min(open);
-        let mut history = self.history.write();
-        let mut floors = GarbageFloors::everywhere(Timestamp::new(history.rest, 0));
-        let mut ranges = HashMap::new();
-        for kept in &*self.kept.lock() {
-            let before = history.ranges.get(&kept.range).copied().unwrap_or(history.rest);
-            floors = floors.except(&kept.span.start, &kept.span.end, Timestamp::new(before, 0));
-            ranges.insert(kept.range, oldest(kept.history).max(before));
-        }
-        history.rest = history.rest.max(oldest(self.limits.history_kept));
-        // What a range no longer wants dropped so early is gone all the same.
-        for (range, before) in &history.ranges {
-            if *before > history.rest {
-                ranges.entry(*range).or_insert(*before);
-            }
-        }
-        history.ranges = ranges;
-        drop(history);
-        self.engine.set_garbage_floors(floors);
-    }
-
-    /// Takes note of how long the ranges here want their history kept.
-    async fn note_kept(&self) {
-        let Ok(configured) = self.pipeline.configured().await else { return };
-        let kept = configured.into_iter().filter_map(|descriptor| {
-            let seconds = directory::decode_config(&descriptor.config).gc_ttl_s;
-            (seconds > 0).then(|| Kept {
-                range: descriptor.range_id,
-                span: Span::new(descriptor.start, descriptor.end),
-                history: Duration::from_secs(seconds),
-            })
-        });
-        *self.kept.lock() = kept.collect();
-    }
-
     /// Called when no intent of a transaction is left.
     pub(crate) fn resolved(&self, txn: TxnKey) {
         if self.shard(txn.tenant).remove_intent_txn(txn) {
@@ -751,18 +679,6 @@ impl Hook for Listener {
         if let Some(cluster) = node.cluster() {
             cluster.described(range);
         }
-    }
-}
-
-/// Lets the garbage floor follow the clock, until the node is gone.
-async fn forget_history(node: std::sync::Weak<Node>) {
-    loop {
-        {
-            let Some(node) = node.upgrade() else { return };
-            node.note_kept().await;
-            node.forget_history();
-        }
-        tokio::time::sleep(HISTORY_TICK).await;
     }
 }
 

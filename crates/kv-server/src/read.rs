@@ -151,7 +151,7 @@ impl Node {
     pub fn snapshot_timestamp(&self, range: RangeId, given: Option<Timestamp>) -> Result<Timestamp, KvError> {
         match given {
             None => self.pipeline.read_timestamp(range),
-            Some(given) if given < self.oldest_snapshot(range) => {
+            Some(given) if given < self.history.oldest(range) => {
                 Err(KvError::new(KvErrorKind::Retry, "snapshot too old: what it sees is no longer kept"))
             }
             Some(given) if given <= self.pipeline.closed(range)? => Ok(given),

@@ -10,11 +10,13 @@ use crate::evaluate::settle_committed;
 use crate::latch::Access;
 use crate::lock_table::TxnKey;
 use crate::node::Node;
+use crate::pipeline::Standing;
 use crate::shard::{TxnEntry, key_after};
 use bytes::Bytes;
 use kv_api::{Span, TenantId, Timestamp};
 use replication::RangeId;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use storage::intent::{CommittedTxn, Intent};
 use storage::{Bounds, Engine, Reader, Space, StorageError, StorageResult, WriteBatch, txn_record};
 use tokio::sync::{mpsc, oneshot};
@@ -23,6 +25,9 @@ use tokio::sync::{mpsc, oneshot};
 const BATCH_LEN: usize = 512;
 /// Most bytes of intents settled at a time, by which large values are bounded.
 const BATCH_BYTES: usize = 1 << 20;
+
+/// Pause before it is tried again, where the lease could not be used for the moment.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// A transaction whose intents are to be settled.
 #[derive(Debug)]
@@ -50,12 +55,22 @@ impl ResolveJob {
 pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>) {
     while let Some(job) = jobs.recv().await {
         let Some(node) = node.upgrade() else { return };
-        if let Err(error) = settle(&node, &job).await {
-            // What is left is settled by the next leaseholder; until then it stays visible, or invisible,
-            // through the transaction's entry.
-            tracing::warn!("intents could not be settled: {error}");
-        } else {
+        let Err(error) = settle(&node, &job).await else {
             node.resolved(job.txn);
+            continue;
+        };
+        // Until it is settled it stays visible, or invisible, through the transaction's entry.
+        if matches!(node.standing(job.range), Standing::Leaseholder(_)) {
+            tracing::debug!("intents are settled later: {error}");
+            let node = Arc::downgrade(&node);
+            tokio::spawn(async move {
+                tokio::time::sleep(RETRY_AFTER).await;
+                if let Some(node) = node.upgrade() {
+                    node.resolve_later(job);
+                }
+            });
+        } else {
+            tracing::debug!("intents are left to the next leaseholder: {error}");
         }
     }
 }
@@ -69,6 +84,10 @@ async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), String> {
             .into_iter()
             .find(|txn| txn.id == job.txn.id && txn.timestamp == timestamp)
     });
+    if job.committed.is_some() && committed.is_none() {
+        // It was of an earlier lease, and whoever got the next has settled it before anything else.
+        return Ok(());
+    }
     for span in &job.spans {
         let end = if span.is_point() { key_after(&span.start) } else { span.end.clone() };
         let mut start = span.start.clone();

@@ -151,8 +151,9 @@ impl TxnEntry {
 /// What there is to know about the intents of one tenant.
 #[derive(Debug, Default)]
 pub struct TenantIntents {
-    /// Transactions of which intents may be in the lock space.
-    pub live: usize,
+    /// Transactions of which intents may be in the lock space. By name, so that what is heard late of a
+    /// transaction of an earlier lease counts for nothing.
+    pub live: HashSet<TxnId>,
     /// Those that are committed.
     pub committed: Vec<CommittedTxn>,
 }
@@ -300,13 +301,13 @@ impl Shard {
     }
 
     /// Counts a transaction that is about to have its first intent.
-    pub fn add_intent_txn(&mut self, tenant: u64) {
-        self.intents.entry(tenant).or_default().live += 1;
+    pub fn add_intent_txn(&mut self, txn: TxnKey) {
+        self.intents.entry(txn.tenant).or_default().live.insert(txn.id);
     }
 
     /// How many transactions of a tenant have intents.
     pub fn intent_txns(&self, tenant: u64) -> usize {
-        self.intents.get(&tenant).map_or(0, |intents| intents.live)
+        self.intents.get(&tenant).map_or(0, |intents| intents.live.len())
     }
 
     /// Notes that a transaction committed while intents of it remain.
@@ -317,11 +318,11 @@ impl Shard {
     /// Notes that no intent of a transaction remains. Says whether it was committed.
     pub fn remove_intent_txn(&mut self, txn: TxnKey) -> bool {
         let Some(intents) = self.intents.get_mut(&txn.tenant) else { return false };
-        intents.live = intents.live.saturating_sub(1);
+        intents.live.remove(&txn.id);
         let before = intents.committed.len();
         intents.committed.retain(|committed| committed.id != txn.id);
         let was_committed = intents.committed.len() < before;
-        if intents.live == 0 && intents.committed.is_empty() {
+        if intents.live.is_empty() && intents.committed.is_empty() {
             self.intents.remove(&txn.tenant);
         }
         was_committed
@@ -455,8 +456,8 @@ mod tests {
     fn intent_owners_are_told_apart() {
         let mut shard = Shard::default();
         shard.txn_mut(txn(1), 1, 1);
-        shard.add_intent_txn(2);
-        shard.add_intent_txn(2);
+        shard.add_intent_txn(txn(1));
+        shard.add_intent_txn(txn(2));
         let committed =
             CommittedTxn { id: [2; 16], timestamp: kv_api::Timestamp::new(5, 0), ignored: vec![] };
         shard.add_committed(2, committed.clone());
@@ -466,6 +467,8 @@ mod tests {
         assert_eq!(shard.owner(2, [3; 16], [9; 16]), IntentOwner::Aborted);
         assert_eq!(shard.owner(3, [2; 16], [9; 16]), IntentOwner::Aborted, "another tenant");
         assert!(shard.remove_intent_txn(txn(2)));
+        assert!(!shard.remove_intent_txn(txn(2)), "settled already");
+        assert_eq!(shard.intent_txns(2), 1, "which says nothing of others");
         assert!(!shard.remove_intent_txn(txn(1)));
         shard.end(txn(1));
         assert!(shard.is_idle());

@@ -81,20 +81,8 @@ fn combination(batch: &BatchRequest) -> Result<(), KvError> {
     if outside > 0 && outside < batch.requests.len() {
         return Err(invalid("requests outside transactions do not share a batch with others"));
     }
-    let of_the_cluster = kinds().any(|kind| {
-        matches!(
-            kind,
-            RequestKind::Nodes(_)
-                | RequestKind::DrainNode(_)
-                | RequestKind::RangeLookup(_)
-                | RequestKind::CreateTenant(_)
-                | RequestKind::DropTenant(_)
-                | RequestKind::Ranges(_)
-                | RequestKind::ConfigureTenant(_)
-                | RequestKind::CheckReplicas(_)
-        )
-    });
-    if of_the_cluster && (batch.requests.len() > 1 || batch.header.txn.is_some()) {
+    if kinds().any(RequestKind::is_about_cluster) && (batch.requests.len() > 1 || batch.header.txn.is_some())
+    {
         return Err(invalid("a request about the cluster stands alone and in no transaction"));
     }
     let ends = kinds().filter(|kind| matches!(kind, RequestKind::EndTxn(_))).count();

@@ -3,5 +3,6 @@
 mod contention;
 mod map;
 mod outage;
+mod replicas;
 mod support;
 mod tenants;

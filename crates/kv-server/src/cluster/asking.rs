@@ -56,7 +56,7 @@ impl Asking {
         tokio::time::timeout(patience, receiver).await.ok()?.ok()
     }
 
-    /// Takes in an answer. False if nobody waits for it: then it is a question.
+    /// Takes in a message: an answer reaches whoever waits for it, a question is given back.
     pub fn answered(&self, from: NodeId, id: u64, kind: Kind) -> Option<Kind> {
         if !is_answer(&kind) {
             return Some(kind);

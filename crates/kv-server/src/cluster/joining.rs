@@ -1,6 +1,6 @@
 //! Who becomes a node of the cluster.
 
-use super::{Cluster, NodeRecord, counter_key, internal, put_record};
+use super::{Cluster, NodeRecord, counter_key, internal, put_record, records};
 use crate::node::Node;
 use crate::peers::{JoinHandler, JoinRequest, JoinResponse, PeerNode};
 use crate::pipeline::{ROOT, Standing};
@@ -13,19 +13,15 @@ use std::sync::Arc;
 impl Cluster {
     async fn take_in(&self, request: JoinRequest) -> Result<JoinResponse, KvError> {
         let node = self.node()?;
-        let records = self.records();
-        let standing = node.pipeline.standing(ROOT);
-        match standing {
-            Standing::Leaseholder(_) => {}
-            Standing::Follower(leader) => {
-                let address = leader.and_then(|id| records.iter().find(|record| record.id == id));
-                return Ok(match address {
-                    Some(record) => JoinResponse::redirect(record.address.clone()),
-                    None => JoinResponse::try_again("the cluster has no leaseholder at the moment"),
-                });
-            }
+        if let Standing::Follower(leader) = node.pipeline.standing(ROOT) {
+            return Ok(match leader.and_then(|id| self.address_of(id)) {
+                Some(address) => JoinResponse::redirect(address),
+                None => JoinResponse::try_again("the cluster has no leaseholder at the moment"),
+            });
         }
         let _one_at_a_time = self.joining.lock().await;
+        // Not what was known at the last look: somebody may have joined since.
+        let records = records(&*node.engine)?;
         let known = records.iter().find(|record| match request.node_id {
             0 => record.store_id == request.store_id,
             id => record.id == id,

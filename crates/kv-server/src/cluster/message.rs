@@ -134,7 +134,7 @@ pub struct GetDigest {
 /// What a replica holds at a timestamp.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Digest {
-    /// SHA-256 over keys, values and timestamps.
+    /// SHA-256 over keys and values, each behind its length.
     #[prost(bytes = "bytes", tag = "1")]
     pub digest: Bytes,
     /// Keys that are visible there.

@@ -168,6 +168,8 @@ pub struct Cluster {
     joining: tokio::sync::Mutex<()>,
     /// Changes of the directory come one at a time.
     directory: tokio::sync::Mutex<()>,
+    /// The last range whose remaining replicas were seen to.
+    gone_after: Mutex<RangeId>,
     /// Ranges to be reported to the directory.
     to_report: Mutex<BTreeSet<RangeId>>,
     placing: Mutex<placing::Progress>,
@@ -194,6 +196,7 @@ impl Cluster {
             incoming: Mutex::new(Some(incoming)),
             joining: tokio::sync::Mutex::new(()),
             directory: tokio::sync::Mutex::new(()),
+            gone_after: Mutex::default(),
             to_report: Mutex::default(),
             placing: Mutex::default(),
             last_problem: Mutex::default(),

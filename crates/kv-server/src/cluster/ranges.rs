@@ -8,7 +8,8 @@ use super::Cluster;
 use super::message::{Gone, Kind, Report};
 use crate::command::{Command, Effects, NewVersion};
 use crate::directory::{
-    GoneRecord, RangeRecord, counter_key, gone, gone_key, last_range, lookup, record_key, tenant_descriptor,
+    GoneRecord, RangeRecord, counter_key, gone, gone_key, gone_members, last_range, lookup, record_key,
+    tenant_descriptor,
 };
 use crate::node::Node;
 use crate::pipeline::{ROOT, Standing};
@@ -76,11 +77,7 @@ impl Cluster {
             let Some(record) = lookup(&*node.engine, &tenant.span().start)? else { return Ok(()) };
             // A member that is not in the record, because it was added just now, is found out when it reports.
             let members = record.voters.into_iter().chain(record.learners).collect();
-            let gone = GoneRecord { range_id: record.range_id, members };
-            let writes = vec![
-                (record_key(&record.start), None),
-                (gone_key(gone.range_id), Some(gone.encode_to_vec().into())),
-            ];
+            let writes = vec![(record_key(&record.start), None), gone_write(record.range_id, members)];
             self.write(node, lease, writes, None).await?;
         }
         // What cannot be removed now is tried again by the next look.
@@ -109,41 +106,44 @@ impl Cluster {
         submit(node, ROOT, lease, effects, change).await
     }
 
-    /// Sees to it that the replicas of ranges that are no more are removed.
+    /// Sees to it that the replicas of ranges that are no more are removed: those of some such ranges at a time.
     pub(super) async fn remove_gone(&self, node: &Arc<Node>) -> Result<(), KvError> {
-        let records = gone(&*node.engine, MAX_GONE)?;
+        let after = *self.gone_after.lock();
+        let records = gone(&*node.engine, after, MAX_GONE)?;
+        // From the beginning again when the end is reached.
+        *self.gone_after.lock() = records.get(MAX_GONE - 1).map_or(0, |last| last.range_id);
         if records.is_empty() {
             return Ok(());
         }
         let nodes = node.pipeline.nodes().await?;
         let views = self.views(&self.records(), &nodes);
-        let mut writes = Vec::new();
-        for record in records {
-            let removals = record.members.iter().map(|member| async {
-                let question = Kind::Gone(Gone { range_id: record.range_id });
-                let removed = match views.iter().find(|view| view.id == *member) {
-                    _ if *member == self.myself.id => node.pipeline.destroy(record.range_id).await.is_ok(),
-                    Some(view) if view.live => {
-                        matches!(self.ask(*member, question).await, Some(Kind::Done(_)))
-                    }
-                    // It is told when it is back.
-                    Some(_) => false,
-                    None => true,
-                };
-                (!removed).then_some(*member)
-            });
-            let left: Vec<NodeId> = futures::future::join_all(removals).await.into_iter().flatten().collect();
-            if left.len() < record.members.len() {
-                let value = (!left.is_empty())
-                    .then(|| GoneRecord { range_id: record.range_id, members: left }.encode_to_vec().into());
-                writes.push((gone_key(record.range_id), value));
-            }
-        }
-        if writes.is_empty() {
+        let replicas =
+            records.iter().flat_map(|record| record.members.iter().map(|member| (record.range_id, *member)));
+        let views = &views;
+        let removals = replicas.map(|(range_id, member)| async move {
+            let question = Kind::Gone(Gone { range_id });
+            let removed = match views.iter().find(|view| view.id == member) {
+                _ if member == self.myself.id => node.pipeline.destroy(range_id).await.is_ok(),
+                Some(view) if view.live => matches!(self.ask(member, question).await, Some(Kind::Done(_))),
+                // It is told when it is back.
+                Some(_) => false,
+                None => true,
+            };
+            removed.then_some((range_id, member))
+        });
+        let removed: Vec<_> = futures::future::join_all(removals).await.into_iter().flatten().collect();
+        if removed.is_empty() {
             return Ok(());
         }
         let _one_at_a_time = self.directory.lock().await;
         let lease = node.pipeline.lease(ROOT)?;
+        let mut writes = Vec::new();
+        for range_id in records.iter().map(|record| record.range_id) {
+            // Read again: others may have been found meanwhile.
+            let mut members = gone_members(&*node.engine, range_id)?;
+            members.retain(|member| !removed.contains(&(range_id, *member)));
+            writes.push(gone_write(range_id, members));
+        }
         self.write(node, lease, writes, None).await
     }
 
@@ -237,9 +237,11 @@ impl Cluster {
                 }
             }
         }
-        for (range_id, members) in strangers {
-            let gone = GoneRecord { range_id, members };
-            writes.push((gone_key(range_id), Some(gone.encode_to_vec().into())));
+        for (range_id, mut members) in strangers {
+            let known = gone_members(&*node.engine, range_id)?;
+            members
+                .extend(known.iter().copied().filter(|member| !members.contains(member)).collect::<Vec<_>>());
+            writes.push(gone_write(range_id, members));
         }
         if writes.is_empty() { Ok(()) } else { self.write(node, lease, writes, None).await }
     }
@@ -278,6 +280,12 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// What makes the directory remember who may have a replica of a range that is no more.
+fn gone_write(range_id: RangeId, members: Vec<NodeId>) -> (Bytes, Option<Bytes>) {
+    let record = (!members.is_empty()).then(|| GoneRecord { range_id, members }.encode_to_vec().into());
+    (gone_key(range_id), record)
 }
 
 async fn submit(

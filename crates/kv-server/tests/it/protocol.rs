@@ -528,12 +528,12 @@ async fn history_is_kept_for_a_time_and_older_snapshots_are_refused() {
     let mut holds = client.begin();
     holds.header.read_timestamp = old.header.read_timestamp;
     holds.lock("z", LockStrength::Shared).await.expect("free");
-    test.node.forget_history();
+    test.node.forget_history(&[]);
     assert_eq!(old.get("a").await.expect("kept for another").as_deref(), Some("1"));
     holds.abort().await.expect("abort");
     // The clock of a range begins above what any earlier lease may have served; the wall clock follows.
     let refused = loop {
-        test.node.forget_history();
+        test.node.forget_history(&[]);
         match old.get("a").await {
             Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             Err(error) => break error,
@@ -541,7 +541,7 @@ async fn history_is_kept_for_a_time_and_older_snapshots_are_refused() {
     };
     assert_eq!(refused.kind(), KvErrorKind::Retry);
     // The first call refuses the snapshot, the second drops what it saw.
-    test.node.forget_history();
+    test.node.forget_history(&[]);
     let mut fresh = client.begin();
     assert_eq!(fresh.get("a").await.expect("read").as_deref(), Some("2"));
     assert_eq!(fresh.get("b").await.expect("read"), None);

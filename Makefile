@@ -11,7 +11,7 @@ DORMOUSE := $(TARGET_DIR)/release/dormouse
 
 # Property tests draw the same cases in every run; set another seed to look further.
 export PROPTEST_RNG_SEED ?= 20
-.PHONY: help deps build demo test test-rust test-drivers lint fmt check bench sim
+.PHONY: help deps build demo test test-rust test-drivers lint fmt check bench shows sim
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
@@ -46,6 +46,9 @@ check: lint ## Format, lints and the tests that link neither RocksDB nor DataFus
 
 bench: build ## Writes docs/benchmarks.md, side by side with PostgreSQL 15
 	@DORMOUSE=$(DORMOUSE) scripts/bench/run
+
+shows: build ## Kills, cuts off, adds and drains nodes under load (root, about ten minutes)
+	@for show in kill-nodes join-drain partition; do DORMOUSE=$(DORMOUSE) scripts/shows/$$show || exit 1; done
 
 SEEDS ?= 1..500
 sim: build ## Simulated clusters with faults: make sim SEEDS=1..500, one again with TRACE=1

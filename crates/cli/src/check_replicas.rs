@@ -25,7 +25,7 @@ const COLUMNS: [(&str, &str); 7] = [
 /// Arguments of `dormouse debug check-replicas`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
-    /// Only the ranges of this tenant; system is the cluster's own
+    /// Only the ranges of this tenant; system is where control keeps its records
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
 }

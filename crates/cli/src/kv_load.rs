@@ -38,7 +38,7 @@ pub(crate) struct KvLoadArgs {
     /// What is done
     #[arg(long, value_enum, default_value_t = Operation::Write)]
     operation: Operation,
-    /// Tenants, each a range of its own
+    /// Tenants, each a range of its own; their numbers begin at 2^48, and they are dropped at the end
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_TENANTS))]
     tenants: u64,
     /// Clients that work at a time, over all tenants
@@ -99,7 +99,7 @@ pub(crate) fn run(data_dir: &DataDirArgs, args: &KvLoadArgs, format: Format) -> 
 
 fn kv_nodes(api: &Api) -> Outcome<Vec<KvNode>> {
     let answer = api.get("/nodes")?;
-    let listed = answer["nodes"].as_array().or(answer.as_array()).map(Vec::as_slice).unwrap_or_default();
+    let listed = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let node = |node: &Value| KvNode {
         id: node["id"].as_u64().unwrap_or(0),
         address: node["address"].as_str().unwrap_or_default().to_owned(),
@@ -140,13 +140,17 @@ fn key(number: u32) -> [u8; 8] {
 async fn load(authority: &Authority, nodes: &[KvNode], args: &KvLoadArgs) -> Outcome<Value> {
     let control = KvClient::connect(config(authority, nodes, Identity::Control, TenantId(1))?);
     let ids = FIRST_TENANT..FIRST_TENANT + args.tenants;
-    let result = prepare_and_run(authority, nodes, args, &control, ids.clone()).await;
-    each(ids, "dropping tenants", |id| {
+    let result = tokio::select! {
+        result = prepare_and_run(authority, nodes, args, &control, ids.clone()) => result,
+        _ = tokio::signal::ctrl_c() => Err(Failure::new("interrupted")),
+    };
+    let dropped = each(ids, "dropping tenants", |id| {
         let control = control.clone();
         async move { control.drop_tenant(TenantId(id)).await.map_err(failed) }
-    })
-    .await?;
-    result
+    });
+    // Whatever came of the load, its tenants go.
+    let dropped = dropped.await;
+    result.and_then(|report| dropped.map(|_| report))
 }
 
 async fn prepare_and_run(
@@ -181,9 +185,10 @@ async fn prepare_and_run(
     })
     .await?;
     let before = cpu(nodes);
+    let begun = Instant::now();
     let (operations, failed, first_error) = work(clients.into(), args, value).await;
     let after = cpu(nodes);
-    let seconds = args.duration.as_secs_f64();
+    let seconds = begun.elapsed().as_secs_f64();
     let per_node: Vec<Value> = nodes
         .iter()
         .zip(before.iter().zip(&after))

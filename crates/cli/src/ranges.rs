@@ -20,7 +20,7 @@ const COLUMNS: [(&str, &str); 8] = [
 /// Arguments of `dormouse debug ranges`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RangesArgs {
-    /// Only those of this tenant; system is the cluster's own
+    /// Only those of this tenant; system is where control keeps its records
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
     /// Most ranges to list [default: all]

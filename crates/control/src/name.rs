@@ -28,7 +28,13 @@ pub enum NameError {
     /// A character that is not allowed.
     #[error("a tenant's name consists of a-z, 0-9 and -, which {0:?} is not")]
     Character(char),
+    /// It means something else in lists of ranges. Only new tenants are refused for it.
+    #[error("no tenant can be called {0:?}: lists of ranges mean something else by it")]
+    Reserved(&'static str),
 }
+
+/// What lists of ranges call the cluster's own range, and the control plane's tenant.
+const RESERVED: [&str; 2] = ["cluster", "system"];
 
 impl TenantName {
     /// Checks a name.
@@ -48,6 +54,17 @@ impl TenantName {
             return Err(NameError::TooLong);
         }
         Ok(Self(text.into()))
+    }
+
+    /// Checks the name of a new tenant.
+    ///
+    /// # Errors
+    /// Which rule the text breaks.
+    pub fn parse_new(text: &str) -> Result<Self, NameError> {
+        match RESERVED.into_iter().find(|reserved| *reserved == text) {
+            Some(reserved) => Err(NameError::Reserved(reserved)),
+            None => Self::parse(text),
+        }
     }
 
     /// The name.
@@ -71,6 +88,8 @@ mod tests {
         for good in ["a", "app", "my-app-2", &"x".repeat(63)] {
             assert_eq!(TenantName::parse(good).unwrap().as_str(), good);
         }
+        assert_eq!(TenantName::parse_new("system"), Err(NameError::Reserved("system")));
+        assert!(TenantName::parse_new("systems").is_ok());
         assert_eq!(TenantName::parse(""), Err(NameError::Empty));
         assert_eq!(TenantName::parse(&"x".repeat(64)), Err(NameError::TooLong));
         assert_eq!(TenantName::parse("-a"), Err(NameError::FirstCharacter));

@@ -231,8 +231,8 @@ impl KvClient {
         }
     }
 
-    /// Sends a batch: it is carried out at most once, unless it may be sent again. Batches that were certainly not carried out go on to
-    /// other nodes, unless they need a particular one.
+    /// Sends a batch: it is carried out at most once, unless it may be sent again. Batches that were certainly
+    /// not carried out go on to other nodes, unless they need a particular one.
     pub(crate) async fn send(
         &self,
         batch: &mut BatchRequest,

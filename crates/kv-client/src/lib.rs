@@ -62,7 +62,7 @@
 //! range in the same way.
 //!
 //! A connection (`connections`) is made when a batch wants it and stays until it ends. One that served only to
-//! look a range up is closed again: an idle client has one connection and no timer. The client is given some
+//! look a range up is closed again: an idle client has no timer, and one connection to each node that served it. The client is given some
 //! addresses at the start and learns others from what nodes say (`addresses`).
 //!
 //! # When the lease moves

@@ -113,7 +113,8 @@ impl Ranges {
             self.by_start.remove(&first);
         }
         if self.by_start.len() >= MAX_RANGES {
-            self.by_start.pop_first();
+            // Not the first: that is the control plane's own, which it uses all the time.
+            self.by_start.pop_last();
         }
     }
 
@@ -295,6 +296,7 @@ mod tests {
             ranges.learn(&info(number + 1, &start, &format!("{start}x"), "a", 0));
         }
         assert_eq!(ranges.by_start.len(), MAX_RANGES);
+        assert!(ranges.find(b"00000000").is_some(), "the first stays");
         let mut wide = info(1, "c", "f", "a", 2);
         wide.replicas =
             (1..100).map(|node_id| ReplicaInfo { node_id, address: format!("h{node_id}:1") }).collect();

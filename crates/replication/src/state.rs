@@ -36,7 +36,7 @@ pub struct RangeDescriptor {
     /// First key after the range.
     #[prost(bytes = "bytes", tag = "3")]
     pub end: Bytes,
-    /// Grows whenever the keys change.
+    /// Grows whenever the keys or the configuration change.
     #[prost(uint64, tag = "4")]
     pub generation: u64,
     /// What the range's users want of it; means nothing to this crate.

@@ -194,7 +194,7 @@ impl Directory {
         settings: TenantSettings,
         created_unix_s: u64,
     ) -> Result<Created, CreateError> {
-        let name = TenantName::parse(name).map_err(DirectoryError::from)?;
+        let name = TenantName::parse_new(name).map_err(DirectoryError::from)?;
         // Asked first so that a failing `create` in a loop uses up no numbers.
         if bounded(self.store.by_name(name.as_str())).await?.is_some() {
             return Err(DirectoryError::Exists(name.to_string()).into());

@@ -55,9 +55,7 @@ impl ApiError {
         let hint = "\"dormouse node list\" shows which there are.";
         Self::new(StatusCode::NOT_FOUND, "unknown_node", message, hint)
     }
-}
 
-impl ApiError {
     pub fn unknown_range(id: u64) -> Self {
         let message = format!("there is no range {id}");
         let hint = "\"dormouse debug ranges\" shows which there are.";

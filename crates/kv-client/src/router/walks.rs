@@ -10,11 +10,14 @@ use bytes::Bytes;
 use kv_api::batch::{BatchRequest, Header, RangeLookup, RequestKind};
 use kv_api::{KvError, KvErrorKind};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Times a batch that may be carried out twice is sent again after the connection was lost under it. It may
 /// be the batch that makes the nodes fail.
 const RESENDS: usize = 5;
+/// How long a read waits for a connection to a replica near by, before the leaseholder is asked instead.
+const NEAR_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A batch's way to the node that serves it.
 struct Trip {
@@ -69,7 +72,12 @@ impl Router {
         let mut trip = self.trip(sending.again);
         batch.header.any_replica = false;
         match (missed, near) {
-            (Some((place, miss)), Some(_)) => self.note_near_miss(&key, &place, &miss),
+            (Some((place, miss)), Some(_)) => {
+                trip.version = self.version(&key);
+                // The replica has gone elsewhere: the next read is to find where.
+                trip.must_look_up = matches!(miss, Miss::RangeNotFound(_));
+                self.note_near_miss(&key, &place, &miss);
+            }
             (Some((place, miss)), None) => {
                 let Place { connection, range_id } = place;
                 trip.walk.asked(&connection.address);
@@ -199,10 +207,12 @@ impl Router {
         let (range_id, address) = {
             let routing = self.routing.lock();
             let range = routing.ranges.find(key)?;
+            trip.version = Some(range.version);
             (range.id, range.replica(&self.config.near, turn)?.clone())
         };
         batch.header.any_replica = true;
-        let tried = self.try_at(&address, range_id, batch, trip.deadline).await;
+        let patience = trip.deadline.min(Instant::now() + NEAR_PATIENCE);
+        let tried = self.try_at(&address, range_id, batch, patience).await;
         batch.header.any_replica = false;
         match tried {
             Ok(sent) => Some(Ok(sent)),

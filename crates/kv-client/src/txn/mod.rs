@@ -44,11 +44,6 @@ impl Txn {
         self.options.isolation
     }
 
-    /// Whether the transaction refuses writes.
-    pub fn is_read_only(&self) -> bool {
-        self.options.read_only
-    }
-
     /// Whether the transaction has neither committed nor failed nor been rolled back.
     pub fn is_open(&self) -> bool {
         self.state.lock().status == Status::Open
@@ -82,11 +77,6 @@ impl Txn {
     /// snapshot.
     pub fn pin_snapshot(&self) {
         self.state.lock().fixed = true;
-    }
-
-    /// Longest wait for a lock from now on, in milliseconds; 0 for no limit.
-    pub fn set_lock_timeout_ms(&self, lock_timeout_ms: u32) {
-        self.state.lock().lock_timeout_ms = lock_timeout_ms;
     }
 
     /// Marks a point to return to.

@@ -24,8 +24,8 @@ pub struct TxnOptions {
     pub isolation: Isolation,
     /// Refuses writes and locks, and remembers nothing of what is read.
     pub read_only: bool,
-    /// Reads come from a replica near by instead of the leaseholder's. They see what was acknowledged before
-    /// the first of them was sent all the same. Has no effect unless the transaction is read-only.
+    /// Reads come from the replica at [`crate::Config::near`], or from all of them in turn, instead of the
+    /// leaseholder's. They see what was acknowledged before the first of them was sent all the same. Has no effect unless the transaction is read-only.
     pub follower_reads: bool,
     /// Longest wait for a lock in milliseconds; 0 for no limit.
     pub lock_timeout_ms: u32,

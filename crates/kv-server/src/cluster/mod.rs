@@ -2,8 +2,8 @@
 //!
 //! Every node has a record among the cluster's own keys, which the root range holds. A node announces itself
 //! when it starts: the first one writes its record itself, the others ask the root range's leaseholder to
-//! ([`crate::peers::JoinHandler`]). A node that has a replica of the root range reads the records there, others ask for
-//! them; each passes the addresses on to its [`Peers`].
+//! ([`crate::peers::JoinHandler`]). A node that has a replica of the root range reads the records there, others
+//! ask for them; each passes the addresses on to its [`Peers`].
 //!
 //! A node decides, with [`crate::placement`], about the members of the ranges whose leases it holds, one step
 //! at a time ([`placing`]); ranges that sleep are woken when something is to be done about them. It reports

@@ -281,8 +281,7 @@ impl<F: Faults> Store<F> {
             group.state_changed = true;
         }
         let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
-        let (applied, members) = (group.state.applied, group.state.members.clone());
-        group.raft.mut_store().set_applied(applied, &members);
+        group.raft.mut_store().set_applied(group.state.applied, &group.state.members);
         Ok(())
     }
 
@@ -400,8 +399,7 @@ fn install(group: &mut Group, ready: &Ready, batch: &mut WriteBatch) -> Replicat
     group.pending.clear();
     group.closed = Timestamp::MIN;
     group.raft.mut_store().restart(metadata.index, metadata.term, batch);
-    let members = group.state.members.clone();
-    group.raft.mut_store().set_applied(metadata.index, &members);
+    group.raft.mut_store().set_applied(metadata.index, &group.state.members);
     group.state_changed = true;
     tracing::info!(range = group.range, index = metadata.index, "a snapshot was installed");
     Ok(())

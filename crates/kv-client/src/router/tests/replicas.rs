@@ -64,13 +64,17 @@ async fn the_leaseholder_answers_what_a_replica_does_not() {
         KvError::new(KvErrorKind::Unavailable, "the leaseholder promises nothing"),
     ];
     let near = nodes[1].address.clone();
+    let lookups = || nodes.iter().map(|node| node.lookups()).sum::<usize>();
     for answer in answers {
+        let (before, gone) = (lookups(), answer.kind() == KvErrorKind::RangeNotFound);
         let client =
             KvClient::connect(Config { near: near.clone(), ..stage.config(&[&nodes[2], &nodes[0]]) });
         nodes[1].play(move |_| Reply::Fail(answer.clone()));
         for _ in 0..2 {
             assert_eq!(reader(&client).get(b"k", LockStrength::None).await.unwrap(), None);
         }
+        // Once to begin with, and where the replica has gone once more, to find where.
+        assert_eq!(lookups() - before, if gone { 2 } else { 1 });
     }
     nodes[1].play(|_| Reply::Close);
     let client = KvClient::connect(Config { near, ..stage.config(&[&nodes[0], &nodes[2]]) });

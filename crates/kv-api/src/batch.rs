@@ -99,6 +99,16 @@ pub struct Header {
     /// seen.
     #[prost(bool, tag = "9")]
     pub any_replica: bool,
+    /// What was committed above the read timestamp, but not above this, may have been acknowledged before the
+    /// transaction began: a read that meets it fails with [`crate::KvErrorKind::SnapshotBehind`]. Sent with the
+    /// first reads of a transaction in each further range (`cockroachdb-2020`, section 4.2); absent where
+    /// nothing is uncertain.
+    #[prost(message, optional, tag = "10")]
+    pub uncertainty_limit: Option<Timestamp>,
+    /// Whether the transaction has read in other ranges what must stay unchanged: a snapshot that must move is
+    /// then moved by the coordinator alone, which is told [`crate::KvErrorKind::SnapshotBehind`].
+    #[prost(bool, tag = "11")]
+    pub spans_elsewhere: bool,
 }
 
 /// Reads one key.
@@ -222,12 +232,84 @@ pub struct EndTxn {
     /// Commit, or abort.
     #[prost(bool, tag = "1")]
     pub commit: bool,
+    /// For a commit of a transaction with writes in several ranges: does not commit it, but makes sure that
+    /// this range's part can be.
+    #[prost(message, optional, tag = "2")]
+    pub prepare: Option<Prepare>,
+    /// For a one-phase commit of a transaction that has read in other ranges: where it commits, or not at all
+    /// ([`crate::KvErrorKind::SnapshotBehind`]).
+    #[prost(message, optional, tag = "3")]
+    pub commit_at: Option<Timestamp>,
+}
+
+/// Prepares a range's part of a transaction with writes in several: the spans read there are validated, the
+/// writes become intents, and a record of the transaction is kept there until it is settled. Preparing again
+/// what is prepared changes nothing. The answer says in [`BatchResponse::prepared_at`] from when on the
+/// transaction can commit.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Prepare {
+    /// The key whose range decides: what its record says of the transaction holds for all.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub anchor: Bytes,
+    /// Where the transaction is to commit. Where that is too late already, the part is prepared above it.
+    #[prost(message, required, tag = "2")]
+    pub timestamp: Timestamp,
+    /// To the range of the anchor alone: all keys written, in all ranges, if they are few. The transaction is
+    /// committed at `timestamp` as soon as all of them are prepared at or below it: its record is *staging*
+    /// (`cockroachdb-2020`, section 3.1). If it is empty, the transaction is committed by [`DecideTxn`].
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    pub staged: Vec<Bytes>,
+}
+
+/// Commits a transaction that is prepared everywhere: writes so into the record in the range of its anchor.
+/// Stands alone in its batch. Fails with [`crate::KvErrorKind::Aborted`] if it was aborted meanwhile. Deciding
+/// again what is decided changes nothing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DecideTxn {
+    /// The anchor.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub anchor: Bytes,
+    /// Where it commits: at or above all timestamps at which it was prepared.
+    #[prost(message, required, tag = "2")]
+    pub timestamp: Timestamp,
+}
+
+/// Tells a range with a prepared part of a transaction what was decided. Stands alone in its batch. No error if
+/// there is no such part.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ResolveTxn {
+    /// A key of the range.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// Where it committed; absent if it was aborted.
+    #[prost(message, optional, tag = "2")]
+    pub committed: Option<Timestamp>,
+    /// Whether the record at the anchor says so: the part is settled then and its record removed before this
+    /// is answered. Otherwise readers and writers are told, and nothing else happens.
+    #[prost(bool, tag = "3")]
+    pub recorded: bool,
 }
 
 /// Checks that no span of [`Header::refresh_spans`] changed since the read timestamp, and moves the
-/// read timestamp to the present.
+/// read timestamp to the present, or to where it is told. Nothing will be written there in these spans at or
+/// below the new read timestamp. Fails with [`crate::KvErrorKind::Aborted`] if [`TxnMeta::lease`] is not the
+/// lease in force.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Refresh {}
+pub struct Refresh {
+    /// Where to.
+    #[prost(message, optional, tag = "1")]
+    pub to: Option<Timestamp>,
+}
+
+/// Splits the range that holds a key, so that the key is the first of a new range. Stands alone in its batch,
+/// which names the range. For the control plane alone. Fails with [`crate::KvErrorKind::InvalidRequest`] if the
+/// range cannot be split there.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SplitRange {
+    /// The key, with its tenant's prefix.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+}
 
 /// Removes all keys of a tenant for good. For the control plane alone.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -322,7 +404,7 @@ pub struct CheckReplicas {}
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
     /// Which.
-    #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18")]
+    #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21")]
     pub kind: Option<RequestKind>,
 }
 
@@ -383,6 +465,15 @@ pub enum RequestKind {
     /// See [`CheckReplicas`].
     #[prost(message, tag = "18")]
     CheckReplicas(CheckReplicas),
+    /// See [`DecideTxn`].
+    #[prost(message, tag = "19")]
+    DecideTxn(DecideTxn),
+    /// See [`ResolveTxn`].
+    #[prost(message, tag = "20")]
+    ResolveTxn(ResolveTxn),
+    /// See [`SplitRange`].
+    #[prost(message, tag = "21")]
+    SplitRange(SplitRange),
 }
 
 impl RequestKind {
@@ -399,6 +490,7 @@ impl RequestKind {
                 | RequestKind::Ranges(_)
                 | RequestKind::ConfigureTenant(_)
                 | RequestKind::CheckReplicas(_)
+                | RequestKind::SplitRange(_)
         )
     }
 }
@@ -571,4 +663,11 @@ pub struct BatchResponse {
     /// Sequence number of the lease under which locks were taken or intents written; 0 if none were.
     #[prost(uint64, tag = "4")]
     pub lease: u64,
+    /// `EndTxn` with [`Prepare`]: the transaction can commit here at this timestamp or above it.
+    #[prost(message, optional, tag = "5")]
+    pub prepared_at: Option<Timestamp>,
+    /// What the clock of the range showed when the batch was answered, if the batch is one of a transaction
+    /// over several ranges: everything committed here before it was sent lies at or below it.
+    #[prost(message, optional, tag = "6")]
+    pub clock: Option<Timestamp>,
 }

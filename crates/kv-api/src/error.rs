@@ -4,7 +4,7 @@
 //! fault is it. Kinds travel on the wire as numbers; a number this version does not know reads as
 //! [`KvErrorKind::Internal`].
 
-use crate::Span;
+use crate::{Span, Timestamp};
 use bytes::Bytes;
 
 /// What went wrong.
@@ -49,6 +49,10 @@ pub enum KvErrorKind {
     /// carried out. Clients of the KV layer look the range up again; whoever looked in vain is told
     /// [`KvErrorKind::Unavailable`]. SQLSTATE 08006.
     RangeNotFound = 16,
+    /// The transaction must read at, or commit at, the error's `timestamp` or above it. Coordinators see to it by
+    /// themselves where what was read has not changed; otherwise clients are told [`KvErrorKind::Retry`].
+    /// SQLSTATE 40001.
+    SnapshotBehind = 17,
 }
 
 /// An error of the KV layer, as sent on the wire.
@@ -73,6 +77,9 @@ pub struct KvError {
     /// `NotLeaseholder`: address (`host:port`) of the node that holds the lease, if it is known.
     #[prost(string, optional, tag = "6")]
     pub leaseholder: Option<String>,
+    /// `SnapshotBehind`: where to.
+    #[prost(message, optional, tag = "7")]
+    pub timestamp: Option<Timestamp>,
 }
 
 impl KvError {
@@ -95,6 +102,12 @@ impl KvError {
     pub fn range_not_found(range_id: u64) -> Self {
         let message = format!("this KV node has no replica of range {range_id} that holds the keys");
         KvError::new(KvErrorKind::RangeNotFound, message)
+    }
+
+    /// What a transaction is told whose snapshot or commit must move to `timestamp` at least.
+    pub fn snapshot_behind(timestamp: Timestamp) -> Self {
+        let message = "could not serialize access: the transaction must move to a later timestamp";
+        KvError { timestamp: Some(timestamp), ..KvError::new(KvErrorKind::SnapshotBehind, message) }
     }
 
     /// The same error about a key.

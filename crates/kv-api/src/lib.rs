@@ -9,33 +9,69 @@
 //!
 //! # The transaction protocol
 //!
-//! A transaction is run by a *coordinator* (crate `kv-client`) against the *leaseholder* of the range that
-//! holds the keys it touches (crate `kv-server`). A tenant has one range, so a transaction has one leaseholder.
-//! The protocol keeps the concepts of `cockroachdb-2020`, sections 3.1 to 3.4, and uses that freedom:
+//! A transaction is run by a *coordinator* (crate `kv-client`) against the *leaseholders* of the ranges that
+//! hold the keys it touches (crate `kv-server`). The protocol keeps the concepts of `cockroachdb-2020`,
+//! sections 3 and 4. A transaction within one range, which is the rule, needs little of it.
 //!
 //! * **Snapshot.** The first read carries no read timestamp; the leaseholder picks the present time of
 //!   the range's hybrid-logical clock and returns it in [`batch::BatchResponse::read_timestamp`]. Later reads
-//!   of the transaction carry it. One clock hands out all timestamps of a range, so no uncertainty interval is
-//!   needed until a transaction has several leaseholders.
+//!   of the transaction carry it, in whichever range. A leaseholder that is asked to read at a timestamp moves
+//!   the clock of its range there first (at most [`timestamp::MAX_CLOCK_OFFSET_NS`] ahead of its wall clock) and
+//!   waits until nothing at or below it is in flight: what was read at a timestamp never changes.
+//! * **Uncertainty.** One clock hands out all timestamps of a range, but two ranges have two. The first reads
+//!   in each further range carry [`batch::Header::uncertainty_limit`]: a version above the read timestamp and
+//!   at or below both the limit and what the clock of that range shows may have been acknowledged before the
+//!   transaction began. Such a read fails with [`error::KvErrorKind::SnapshotBehind`], and the coordinator moves
+//!   the snapshot. What the clock showed is returned ([`batch::BatchResponse::clock`]); later reads there are
+//!   certain (section 4.2).
 //! * **Writes are buffered** in the coordinator and overlaid on what it reads. They reach the
 //!   leaseholder together with [`batch::EndTxn`] as one batch: the one-phase commit of section 3.3.
 //!   A transaction whose buffer outgrows its budget flushes: writes without `EndTxn` become durable
 //!   *intents* in the lock space, found by readers and writers, finalized through the transaction
 //!   record (section 3.2).
 //! * **Locks.** A read may lock what it returns ([`batch::LockStrength`]). Such locks live in the
-//!   leaseholder's memory with a fair wait queue per key; a cycle of waiters is found when it closes
-//!   and the request that closed it fails with [`error::KvErrorKind::Deadlock`]. Locks are an
-//!   optimization for contention, never what correctness rests on under SERIALIZABLE: they go with the lease
-//!   under which they were taken ([`batch::TxnMeta::lease`]).
-//! * **Refresh.** A locking read that finds a version newer than the read timestamp moves the read
-//!   timestamp forward if none of the spans in [`batch::Header::refresh_spans`] changed in between
-//!   (section 3.4), and otherwise fails with [`error::KvErrorKind::Retry`].
-//! * **Commit.** The commit timestamp is taken from the leaseholder's clock, which is ahead of every
+//!   leaseholder's memory with a fair wait queue per key; a cycle of waiters within a range is found when it
+//!   closes, one over several soon after, and one of its requests fails with
+//!   [`error::KvErrorKind::Deadlock`]. Locks are an optimization for contention, never what correctness rests
+//!   on under SERIALIZABLE: they go with the lease under which they were taken ([`batch::TxnMeta::lease`]).
+//! * **Refresh.** A transaction whose read timestamp must move, because a locking read found a newer version
+//!   or something is uncertain, moves it if nothing that it read changed in between (section 3.4). A
+//!   leaseholder does that itself when all spans are in its range; otherwise the coordinator does, with a
+//!   [`batch::Refresh`] per range.
+//! * **Commit in one range.** The commit timestamp is taken from the range's clock, which is ahead of every
 //!   timestamp it ever served a read at: that is what a timestamp cache would ensure. The refresh
 //!   spans are validated up to the commit timestamp under latches; this makes every committed
 //!   transaction appear at one instant, hence serializable.
 //! * **Sequence numbers.** Every write carries one; a rolled-back savepoint is a range of ignored
 //!   ones ([`batch::TxnMeta::ignored`]).
+//!
+//! # Commit over several ranges
+//!
+//! The coordinator chooses a commit timestamp `T`, a little ahead of the clocks of all ranges concerned by the
+//! time its messages get there, and waits before it acknowledges until its own clock has passed it.
+//!
+//! 1. Spans that were read in ranges without writes are refreshed up to `T` ([`batch::Refresh::to`]). Each of
+//!    these ranges moves its clock to `T`, so nothing can be written below it any more.
+//! 2. With writes in one range only, that range commits at `T` exactly ([`batch::EndTxn::commit_at`]).
+//! 3. With writes in several, each gets its writes and the spans read there with a [`batch::Prepare`], all at
+//!    the same time. A range validates the spans up to `T`, turns the writes into intents and keeps a *record*
+//!    of the transaction; readers at or above the timestamp at which it is prepared wait for the decision. A
+//!    range whose clock is at or past `T` prepares above it.
+//! 4. The record at the *anchor*, one of these ranges, is *staging*: it names all keys written. If all are prepared
+//!    at `T`, the transaction is committed, and acknowledged: one round of consensus (*parallel commits*, section
+//!    3.1). If some are prepared above `T`, all spans are refreshed to the largest of these timestamps and the
+//!    anchor is told to commit there ([`batch::DecideTxn`]): a second round. So do transactions with too many
+//!    keys to name, and those that flushed.
+//! 5. After that, in the background: [`batch::DecideTxn`] makes the record explicit, all ranges are told
+//!    ([`batch::ResolveTxn`]: at once, so that readers go on, and again when the record is explicit, so that
+//!    intents become versions and records go), the anchor last.
+//!
+//! A prepared part whose coordinator is gone (its connection ended, or the lease changed hands) is *recovered*:
+//! its leaseholder asks that of the anchor. A record that is committed or aborted decides. Where there is none, one
+//! that says *aborted* is written, so that none can come. A staging record is decided by asking for every key
+//! that it names whether it is prepared at or below `T`; a range where it is not writes that it is aborted, so
+//! that it never will be (section 3.2). Records of aborted transactions stay for ten minutes, and a `Prepare`
+//! whose timestamp lies further back than half of that is refused.
 //!
 //! # Ranges
 //!

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+/// How far the wall clocks of two processes of a cluster may be apart, in nanoseconds (`cockroachdb-2020`,
+/// section 4.1).
+pub const MAX_CLOCK_OFFSET_NS: u64 = 500_000_000;
+
 /// A hybrid-logical timestamp: wall time in nanoseconds since the Unix epoch, then a logical counter
 /// that orders events within one nanosecond. Ordered lexicographically.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]

@@ -70,8 +70,13 @@ fn authorize_request(caller: Caller, kind: &RequestKind) -> Result<(), KvError> 
         RequestKind::Scan(request) => owns_range(tenant, &request.start, &request.end),
         RequestKind::DeleteRange(request) => owns_range(tenant, &request.start, &request.end),
         RequestKind::ClearRange(request) => owns_range(tenant, &request.start, &request.end),
-        // These name no keys; the header's spans are checked above.
-        RequestKind::EndTxn(_) | RequestKind::Refresh(_) => true,
+        RequestKind::DecideTxn(request) => owns_key(tenant, &request.anchor),
+        RequestKind::ResolveTxn(request) => owns_key(tenant, &request.key),
+        // The header's spans are checked above.
+        RequestKind::EndTxn(request) => request.prepare.as_ref().is_none_or(|prepare| {
+            prepare.staged.iter().chain([&prepare.anchor]).all(|key| owns_key(tenant, key))
+        }),
+        RequestKind::Refresh(_) => true,
         RequestKind::RangeLookup(request) => caller == Caller::Control || owns_key(tenant, &request.key),
         RequestKind::DropTenant(request) => return administers(caller, Some(request.tenant_id)),
         RequestKind::CreateTenant(request) => return administers(caller, Some(request.tenant_id)),
@@ -79,6 +84,7 @@ fn authorize_request(caller: Caller, kind: &RequestKind) -> Result<(), KvError> 
         RequestKind::Nodes(_)
         | RequestKind::DrainNode(_)
         | RequestKind::Ranges(_)
+        | RequestKind::SplitRange(_)
         | RequestKind::CheckReplicas(_) => return administers(caller, None),
     };
     if allowed { Ok(()) } else { Err(outside(tenant)) }

@@ -20,6 +20,8 @@ pub fn within(batch: &BatchRequest, tenant: u64, range: &Span) -> bool {
             Some(RequestKind::ConditionalPut(request)) => range.contains(&request.key),
             Some(RequestKind::Delete(request)) => range.contains(&request.key),
             Some(RequestKind::Increment(request)) => range.contains(&request.key),
+            Some(RequestKind::DecideTxn(request)) => range.contains(&request.anchor),
+            Some(RequestKind::ResolveTxn(request)) => range.contains(&request.key),
             Some(RequestKind::Scan(request)) => reaches(range, &request.start, &request.end),
             Some(RequestKind::DeleteRange(request)) => reaches(range, &request.start, &request.end),
             Some(RequestKind::ClearRange(request)) => reaches(range, &request.start, &request.end),
@@ -63,7 +65,7 @@ mod tests {
         }
         assert!(!within(&batch(vec![get("b")], vec![Span::new(key("c"), key("e"))]), 7, &part));
         assert!(!within(&batch(vec![get("b")], vec![]), 7, &TenantId(8).span()));
-        let end = RequestKind::EndTxn(kv_api::batch::EndTxn { commit: true });
+        let end = RequestKind::EndTxn(kv_api::batch::EndTxn { commit: true, ..Default::default() });
         assert!(within(&batch(vec![end.clone()], vec![]), 7, &part));
         assert!(!within(&batch(vec![end], vec![]), 7, &TenantId(8).span()), "a range of another tenant");
     }

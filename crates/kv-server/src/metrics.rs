@@ -7,7 +7,7 @@ use prometheus::{
 use std::sync::OnceLock;
 
 /// Names of the request kinds, in the order of [`kind_index`].
-pub const KINDS: [&str; 19] = [
+pub const KINDS: [&str; 22] = [
     "get",
     "scan",
     "put",
@@ -26,6 +26,9 @@ pub const KINDS: [&str; 19] = [
     "ranges",
     "configure_tenant",
     "check_replicas",
+    "decide_txn",
+    "resolve_txn",
+    "split_range",
     "none",
 ];
 
@@ -50,7 +53,10 @@ pub fn kind_index(kind: Option<&RequestKind>) -> usize {
         Some(RequestKind::Ranges(_)) => 15,
         Some(RequestKind::ConfigureTenant(_)) => 16,
         Some(RequestKind::CheckReplicas(_)) => 17,
-        None => 18,
+        Some(RequestKind::DecideTxn(_)) => 18,
+        Some(RequestKind::ResolveTxn(_)) => 19,
+        Some(RequestKind::SplitRange(_)) => 20,
+        None => 21,
     }
 }
 

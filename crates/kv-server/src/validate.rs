@@ -1,7 +1,7 @@
 //! Whether a batch is well-formed and within limits, once it is known whose it is.
 
 use crate::config::Limits;
-use kv_api::batch::{RangeConfig, RequestKind, WaitPolicy};
+use kv_api::batch::{EndTxn, RangeConfig, RequestKind, WaitPolicy};
 use kv_api::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
 use kv_api::{BatchRequest, KvError, KvErrorKind, LockStrength};
 
@@ -62,8 +62,11 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         RequestKind::ClearRange(request) => range(&request.start, &request.end),
         RequestKind::RangeLookup(request) => key(&request.key),
         RequestKind::ConfigureTenant(request) => config(&request.config),
-        RequestKind::EndTxn(_)
-        | RequestKind::Refresh(_)
+        RequestKind::DecideTxn(request) => key(&request.anchor),
+        RequestKind::ResolveTxn(request) => key(&request.key),
+        RequestKind::SplitRange(request) => key(&request.key),
+        RequestKind::EndTxn(request) => end(request),
+        RequestKind::Refresh(_)
         | RequestKind::DropTenant(_)
         | RequestKind::Nodes(_)
         | RequestKind::DrainNode(_)
@@ -71,6 +74,17 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         | RequestKind::Ranges(_)
         | RequestKind::CheckReplicas(_) => Ok(()),
     }
+}
+
+fn end(request: &EndTxn) -> Result<(), KvError> {
+    let Some(prepare) = &request.prepare else { return Ok(()) };
+    if !request.commit || request.commit_at.is_some() {
+        return Err(invalid("what is prepared is neither aborted nor committed by the same request"));
+    }
+    if prepare.staged.len() > MAX_STAGED {
+        return Err(invalid(format!("a staging record holds at most {MAX_STAGED} keys")));
+    }
+    prepare.staged.iter().chain([&prepare.anchor]).try_for_each(|staged| key(staged))
 }
 
 /// Which kinds may stand together.
@@ -84,6 +98,10 @@ fn combination(batch: &BatchRequest) -> Result<(), KvError> {
     if kinds().any(RequestKind::is_about_cluster) && (batch.requests.len() > 1 || batch.header.txn.is_some())
     {
         return Err(invalid("a request about the cluster stands alone and in no transaction"));
+    }
+    let decides = |kind: &RequestKind| matches!(kind, RequestKind::DecideTxn(_) | RequestKind::ResolveTxn(_));
+    if kinds().any(decides) && (batch.requests.len() > 1 || batch.header.txn.is_none()) {
+        return Err(invalid("what was decided of a transaction is said alone, and of which transaction"));
     }
     let ends = kinds().filter(|kind| matches!(kind, RequestKind::EndTxn(_))).count();
     if ends > 0 {
@@ -102,6 +120,9 @@ fn combination(batch: &BatchRequest) -> Result<(), KvError> {
     }
     Ok(())
 }
+
+/// Most keys of a staging record.
+pub const MAX_STAGED: usize = 256;
 
 /// Bounds on how a range can be kept: what replicas read at every look.
 const MAX_REPLICAS: u32 = 7;
@@ -229,7 +250,7 @@ mod tests {
 
     #[test]
     fn kinds_that_exclude_each_other_are_refused() {
-        let end = || RequestKind::EndTxn(EndTxn { commit: true });
+        let end = || RequestKind::EndTxn(EndTxn { commit: true, ..EndTxn::default() });
         let increment = || RequestKind::Increment(Increment { key: Bytes::from_static(b"k"), by: 1 });
         assert!(check(&batch(vec![increment(), increment()])).is_ok());
         assert!(check(&batch(vec![increment(), get(1)])).is_err());
@@ -239,7 +260,7 @@ mod tests {
         assert!(check(&commit).is_ok());
         commit.requests.reverse();
         assert!(check(&commit).is_err());
-        assert!(check(&batch(vec![RequestKind::Refresh(Refresh {})])).is_err(), "no read timestamp");
+        assert!(check(&batch(vec![RequestKind::Refresh(Refresh::default())])).is_err(), "no read timestamp");
         let nodes = || RequestKind::Nodes(NodesRequest {});
         assert!(check(&batch(vec![nodes()])).is_ok());
         assert!(check(&batch(vec![nodes(), nodes()])).is_err());

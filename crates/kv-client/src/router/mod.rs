@@ -263,6 +263,9 @@ impl Router {
             RequestKind::DeleteRange(delete) => Some(&delete.start),
             RequestKind::Increment(increment) => Some(&increment.key),
             RequestKind::ClearRange(clear) => Some(&clear.start),
+            RequestKind::DecideTxn(decide) => Some(&decide.anchor),
+            RequestKind::ResolveTxn(resolve) => Some(&resolve.key),
+            RequestKind::SplitRange(split) => Some(&split.key),
             RequestKind::EndTxn(_)
             | RequestKind::Refresh(_)
             | RequestKind::ConfigureTenant(_)

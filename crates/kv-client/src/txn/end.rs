@@ -51,7 +51,7 @@ impl Txn {
         if requests.is_empty() && !state.has_intents {
             return Ok(None);
         }
-        requests.push(RequestKind::EndTxn(EndTxn { commit: true }).into());
+        requests.push(RequestKind::EndTxn(EndTxn { commit: true, ..EndTxn::default() }).into());
         let header = state.header(ReadOptions::default(), true, 0);
         let place = state.required_place();
         // A commit may come to hold locks before it fails.
@@ -103,7 +103,7 @@ impl Txn {
             }
             (Header { txn: Some(state.meta()), ..Header::default() }, state.place.take())
         };
-        let requests = vec![RequestKind::EndTxn(EndTxn { commit: false }).into()];
+        let requests = vec![RequestKind::EndTxn(EndTxn::default()).into()];
         self.client.send_and_forget(BatchRequest { header, requests }, place);
     }
 }

@@ -121,7 +121,7 @@ impl Txn {
         if self.read_timestamp().is_none() {
             return self.state.lock().check_open();
         }
-        let refresh = RequestKind::Refresh(Refresh {}).into();
+        let refresh = RequestKind::Refresh(Refresh::default()).into();
         self.send_read(vec![refresh], ReadOptions::default(), 0, true, |_, _| ()).await
     }
 

@@ -134,9 +134,9 @@ fn a_caller_touches_its_own_keys() {
             }
         }
         for commit in [true, false] {
-            assert!(allowed(caller, EndTxn { commit }.into_kind()));
+            assert!(allowed(caller, EndTxn { commit, ..EndTxn::default() }.into_kind()));
         }
-        assert!(allowed(caller, Refresh {}.into_kind()));
+        assert!(allowed(caller, Refresh::default().into_kind()));
     }
 }
 
@@ -157,7 +157,7 @@ fn every_kind_of_request_outside_is_refused() {
                 assert_eq!(allowed(caller, kind), lookup, "{caller:?}: {name} on {place}");
             }
             for span in [Span::point(start.clone()), Span::new(start.clone(), end.clone())] {
-                for kind in [Refresh {}.into_kind(), EndTxn { commit: true }.into_kind()] {
+                for kind in [Refresh::default().into_kind(), EndTxn { commit: true, ..EndTxn::default() }.into_kind()] {
                     assert!(
                         authorize(caller, &batch(kind, vec![span.clone()])).is_err(),
                         "refresh span on {place}"
@@ -198,7 +198,7 @@ fn spans_that_leave_the_tenant_are_refused() {
         }
         if !end.is_empty() {
             let span = Span::new(start, end);
-            let refresh = batch(Refresh {}.into_kind(), vec![Span::point(own.clone()), span]);
+            let refresh = batch(Refresh::default().into_kind(), vec![Span::point(own.clone()), span]);
             assert!(authorize(caller, &refresh).is_err(), "refresh {place}");
         }
     }

@@ -165,7 +165,7 @@ async fn a_connection_full_of_lock_waits_still_takes_the_commit_they_wait_for() 
     for id in 1..=8 {
         remote.write(&request(id, vec![put("a", "v", 1)])).await;
     }
-    let commit = batch(header, vec![put("a", "first", 1), RequestKind::EndTxn(EndTxn { commit: true })]);
+    let commit = batch(header, vec![put("a", "first", 1), RequestKind::EndTxn(EndTxn { commit: true, ..EndTxn::default() })]);
     remote.write(&frame(&ClientFrame { id: 9, batch: commit })).await;
     let mut seen = Vec::new();
     for _ in 0..9 {
@@ -272,10 +272,10 @@ fn sample_frames() -> Vec<Vec<u8>> {
         }),
         RequestKind::Increment(Increment { key: key("n"), by: 1 }),
         RequestKind::ClearRange(ClearRange { start, end }),
-        RequestKind::Refresh(Refresh {}),
+        RequestKind::Refresh(Refresh::default()),
         RequestKind::DropTenant(DropTenant { tenant_id: 9 }),
-        RequestKind::EndTxn(EndTxn { commit: true }),
-        RequestKind::EndTxn(EndTxn { commit: false }),
+        RequestKind::EndTxn(EndTxn { commit: true, ..EndTxn::default() }),
+        RequestKind::EndTxn(EndTxn::default()),
     ];
     let txn = TxnMeta { id: Bytes::from(vec![5; 16]), sequence: 9, ..TxnMeta::default() };
     let header = Header {

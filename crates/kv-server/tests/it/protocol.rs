@@ -139,11 +139,11 @@ async fn refresh_moves_the_snapshot_or_says_why_not() {
     txn.get("a").await.expect("read");
     let first = txn.header.read_timestamp;
     client.put("b", "2").await;
-    txn.send(vec![RequestKind::Refresh(Refresh {})]).await.expect("refresh");
+    txn.send(vec![RequestKind::Refresh(Refresh::default())]).await.expect("refresh");
     assert!(txn.header.read_timestamp > first);
     assert_eq!(txn.get("b").await.expect("read").as_deref(), Some("2"));
     client.put("a", "2").await;
-    assert_eq!(kind(txn.send(vec![RequestKind::Refresh(Refresh {})]).await), KvErrorKind::Retry);
+    assert_eq!(kind(txn.send(vec![RequestKind::Refresh(Refresh::default())]).await), KvErrorKind::Retry);
 }
 
 #[tokio::test]

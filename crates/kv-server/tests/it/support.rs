@@ -168,14 +168,14 @@ impl Txn {
     }
 
     pub async fn commit(&mut self, mut writes: Vec<RequestKind>) -> Result<Timestamp, KvError> {
-        writes.push(RequestKind::EndTxn(EndTxn { commit: true }));
+        writes.push(RequestKind::EndTxn(EndTxn { commit: true, ..EndTxn::default() }));
         let response = self.send(writes).await?;
         Ok(response.commit_timestamp.expect("a commit has a timestamp"))
     }
 
     pub async fn abort(&mut self) -> Result<(), KvError> {
         let header = Header { txn: self.header.txn.clone(), ..Header::default() };
-        self.client.ask(batch(header, vec![RequestKind::EndTxn(EndTxn { commit: false })])).await.map(drop)
+        self.client.ask(batch(header, vec![RequestKind::EndTxn(EndTxn::default())])).await.map(drop)
     }
 }
 

@@ -272,6 +272,9 @@ pub struct DecideTxn {
     /// Where it commits: at or above all timestamps at which it was prepared.
     #[prost(message, required, tag = "2")]
     pub timestamp: Timestamp,
+    /// A key of each other range with a prepared part: who is told if the coordinator does not come to it.
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    pub parts: Vec<Bytes>,
 }
 
 /// Tells a range with a prepared part of a transaction what was decided. Stands alone in its batch. No error if

@@ -15,6 +15,8 @@ use storage::{Bounds, Engine, Space, StorageError, StorageResult, WriteBatch, mv
 
 /// The node that founds a cluster.
 const FIRST_NODE: NodeId = 1;
+/// The first format with ranges, and with records of transactions within one range only.
+const FORMAT_OF_RANGES: u32 = 3;
 /// Most rounds in which what a log holds is applied.
 const MAX_ROUNDS: usize = 100_000;
 
@@ -28,6 +30,12 @@ pub fn open_or_found(engine: &Arc<dyn Engine>) -> StorageResult<Identity> {
     let found = ident::open(&**engine)?;
     let (identity, floor) = match found {
         Some(identity) if identity.format == STORE_FORMAT => return Ok(identity),
+        // What it has is read as it is.
+        Some(identity) if identity.format == FORMAT_OF_RANGES => {
+            let identity = Identity { format: STORE_FORMAT, ..identity };
+            ident::write(&**engine, &identity)?;
+            return Ok(identity);
+        }
         Some(identity) if identity.format == 1 => {
             let store_id = *uuid::Uuid::new_v4().as_bytes();
             (Identity { store_id, ..identity }, ident::clock_floor(&**engine)?)

@@ -28,11 +28,11 @@ mod recovery;
 
 pub use driver::{NodesStatus, Status, Surveyed, Transport};
 
-use crate::command::{Command, CommandError};
+use crate::command::{Command, CommandError, Order};
 use bytes::Bytes;
 use driver::Driver;
 use hashbrown::HashMap;
-use kv_api::timestamp::HybridClock;
+use kv_api::timestamp::{HybridClock, MAX_CLOCK_OFFSET_NS};
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use replication::{Envelope, MemberChange, Millis, NodeId, RangeDescriptor, RangeId, Sound, Store};
@@ -40,7 +40,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use storage::{Engine, StorageError};
+use storage::{Engine, StorageError, StorageResult};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 /// The range of the cluster's own keys.
@@ -77,6 +77,8 @@ struct RangeState {
     held: Option<Held>,
     /// Timestamps of ordered commands that are not applied yet.
     in_flight: BTreeSet<Timestamp>,
+    /// Told whenever one of them no longer is in flight.
+    landed: watch::Sender<()>,
     wants_ceiling: bool,
     /// Whether anything was asked of it since the driver looked.
     used: bool,
@@ -99,6 +101,7 @@ impl RangeState {
             clock: HybridClock::default(),
             held: None,
             in_flight: BTreeSet::new(),
+            landed: watch::Sender::new(()),
             wants_ceiling: false,
             used: true,
             batches: 0,
@@ -179,9 +182,15 @@ struct Shared {
 pub trait Hook: Send + Sync {
     /// Called before the node serves under a new lease and after it lost one: what was in memory about the
     /// transactions of the range is forgotten.
-    fn forget(&self, span: &Span);
+    fn forget(&self, range: RangeId, span: &Span);
+    /// Called before the node serves under a new lease, once what earlier leaseholders have left is settled: takes
+    /// note of transactions that are prepared there.
+    ///
+    /// # Errors
+    /// If what is there cannot be read.
+    fn adopt(&self, range: RangeId, span: &Span) -> StorageResult<()>;
     /// Whether transactions are open in a range: it must not fall asleep.
-    fn is_used(&self, span: &Span) -> bool;
+    fn is_used(&self, range: RangeId, span: &Span) -> bool;
     /// There is no replica of a range here any more.
     fn removed(&self, range: RangeId);
     /// The members of a range whose lease is held here are others, or its descriptor is.
@@ -402,8 +411,20 @@ impl Pipeline {
         if *self.shared.disk_full.borrow() {
             return Err(no_space());
         }
-        let timestamp = if command.ordered { self.shared.now(&mut state, range)? } else { Timestamp::MIN };
-        if command.ordered
+        let timestamp = match command.order {
+            Order::None => Timestamp::MIN,
+            Order::Present => self.shared.now(&mut state, range)?,
+            Order::From(at) | Order::Exactly(at) => {
+                if self.shared.advance(&mut state, range, at)? {
+                    at
+                } else if let Order::From(_) = command.order {
+                    self.shared.now(&mut state, range)?
+                } else {
+                    return Err(KvError::snapshot_behind(self.shared.now(&mut state, range)?));
+                }
+            }
+        };
+        if command.order.is_some()
             && let Some(found) = state.ranges.get_mut(&range)
         {
             found.in_flight.insert(timestamp);
@@ -413,6 +434,41 @@ impl Pipeline {
             self.shared.ready.notify_one();
         }
         Ok(timestamp)
+    }
+
+    /// Moves the clock of a range up to a timestamp and waits until nothing at or below it is in flight: what
+    /// is read there from then on never changes.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::InvalidRequest`] for a timestamp further ahead than clocks may be apart, and as for
+    /// [`Pipeline::lease`].
+    pub async fn close_up_to(&self, range: RangeId, timestamp: Timestamp) -> Result<(), KvError> {
+        loop {
+            let closed = {
+                let mut state = self.shared.state.lock();
+                self.shared.advance(&mut state, range, timestamp)?;
+                let Some(found) = state.ranges.get_mut(&range) else { return Err(not_leaseholder()) };
+                if found.in_flight.first().is_none_or(|oldest| *oldest > timestamp) {
+                    return Ok(());
+                }
+                found.landed.subscribe()
+            };
+            wait_for_change(closed).await?;
+        }
+    }
+
+    /// What the clock of a range shows.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::lease`].
+    pub fn clock(&self, range: RangeId) -> Result<Timestamp, KvError> {
+        let mut state = self.shared.state.lock();
+        self.shared.now(&mut state, range)
+    }
+
+    /// Milliseconds since the pipeline was started.
+    pub fn millis(&self) -> Millis {
+        self.shared.millis()
     }
 
     /// Takes in messages from other nodes.
@@ -616,6 +672,11 @@ impl Drop for Pipeline {
     }
 }
 
+async fn wait_for_change(mut landed: watch::Receiver<()>) -> Result<(), KvError> {
+    // The range went to sleep or away.
+    landed.changed().await.map_err(|_| not_leaseholder())
+}
+
 fn shutting_down() -> KvError {
     KvError::new(KvErrorKind::Unavailable, "the KV node is shutting down")
 }
@@ -641,6 +702,25 @@ impl Shared {
             Some(held) if self.millis() < held.until => Ok((found, held)),
             _ => Err(not_leaseholder()),
         }
+    }
+
+    /// Moves the clock of a range up to a timestamp; false if it is there already or past it.
+    fn advance(&self, state: &mut State, range: RangeId, to: Timestamp) -> Result<bool, KvError> {
+        let physical = physical_ns();
+        let (found, Held { ceiling, .. }) = self.held(state, range)?;
+        if to <= found.clock.latest() {
+            return Ok(false);
+        }
+        if to.wall_ns > physical.saturating_add(MAX_CLOCK_OFFSET_NS) {
+            let message = "the timestamp lies further ahead than the clocks of two nodes may be apart";
+            return Err(KvError::new(KvErrorKind::InvalidRequest, message));
+        }
+        if to >= ceiling {
+            // It is raised long before, unless there is no space on the disk.
+            return Err(KvError::new(KvErrorKind::Retry, "the clock of the range cannot be moved at the moment"));
+        }
+        found.clock.observe(to);
+        Ok(true)
     }
 
     fn now(&self, state: &mut State, range: RangeId) -> Result<Timestamp, KvError> {

@@ -267,6 +267,11 @@ impl Cluster {
     // Who is there.
 
     /// What is known of the nodes, by their numbers.
+    /// The other nodes of the cluster, as far as they are known.
+    pub(crate) fn others(&self) -> Vec<NodeId> {
+        self.known.lock().nodes.keys().copied().filter(|id| *id != self.myself.id).collect()
+    }
+
     fn records(&self) -> Vec<NodeRecord> {
         self.known.lock().nodes.values().cloned().collect()
     }
@@ -424,7 +429,7 @@ impl Cluster {
         if let Kind::GetPromise(asked) = kind {
             // At once: reads wait for it.
             let Some(node) = self.node.upgrade() else { return };
-            let answer = match node.pipeline.promise(asked.range_id) {
+            let answer = match node.promise(asked.range_id) {
                 Ok((timestamp, index)) => Kind::Promise(message::Promise { timestamp, index }),
                 Err(error) => refusal(error),
             };
@@ -491,6 +496,11 @@ impl Cluster {
                 node.distrust(gone.range_id);
                 Kind::Done(Empty {})
             }
+            Kind::AskOutcome(asked) => match crate::recover::answer(node, asked).await {
+                Ok(outcome) => Kind::TxnOutcome(outcome),
+                Err(error) => refusal(error),
+            },
+            Kind::AskWaits(asked) => Kind::Waits(crate::recover::waits(node, asked)),
             // Promises are given before this; the others are answers.
             _ => refusal(KvError::new(KvErrorKind::Internal, "this is no question")),
         }

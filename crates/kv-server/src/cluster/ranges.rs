@@ -6,7 +6,7 @@
 
 use super::Cluster;
 use super::message::{Gone, Kind, Report};
-use crate::command::{Command, Effects, NewVersion};
+use crate::command::{Command, Effects, NewVersion, Order};
 use crate::directory::{
     GoneRecord, RangeRecord, counter_key, gone, gone_key, gone_members, last_range, lookup, record_key,
     tenant_descriptor,
@@ -301,7 +301,7 @@ async fn submit(
         effects,
         change,
         lease,
-        ordered: true,
+        order: Order::Present,
         before_visible: None,
         late: None,
         done: Box::new(move |result| {

@@ -347,7 +347,7 @@ impl Driver {
             }
         }
         for (range, span) in idle {
-            if hook.as_ref().is_some_and(|hook| hook.is_used(&span)) {
+            if hook.as_ref().is_some_and(|hook| hook.is_used(range, &span)) {
                 self.store.touch(range);
             }
         }
@@ -431,7 +431,9 @@ impl Driver {
             if let Ok(index) = result {
                 found.applied = found.applied.max(Some(index));
             }
-            found.in_flight.remove(&timestamp);
+            if found.in_flight.remove(&timestamp) {
+                found.landed.send_replace(());
+            }
         }
         (command.done)(result.map(|_| timestamp));
     }
@@ -725,7 +727,7 @@ impl Driver {
     fn forget(&self, range: RangeId) {
         let span = self.shared.state.lock().ranges.get(&range).map(|found| found.span.clone());
         if let (Some(hook), Some(span)) = (self.hook.lock().clone(), span) {
-            hook.forget(&span);
+            hook.forget(range, &span);
         }
     }
 
@@ -750,7 +752,12 @@ impl Driver {
         let Some(sequence) = awake.acquired else { return Ok(()) };
         let Some(span) = self.store.descriptor(range).map(span_of) else { return Ok(()) };
         self.changed.insert(range);
-        let next = match awake.recovery.next(&*self.engine, &span) {
+        let hook = self.hook.lock().clone();
+        let next = awake.recovery.next(&*self.engine, &span).and_then(|next| match (&next, hook) {
+            (None, Some(hook)) => hook.adopt(range, &span).map(|()| None),
+            _ => Ok(next),
+        });
+        let next = match next {
             Ok(next) => next,
             Err(error @ StorageError::Corruption(_)) => {
                 tracing::error!(range, "what transactions have left cannot be read: {error}");

@@ -205,7 +205,10 @@ impl Shard {
     /// are evaluating, whose commands will be refused.
     pub fn forget(&mut self, tenant: u64) -> usize {
         let of_tenant = |txn: &&TxnKey| txn.tenant == tenant;
-        for txn in self.txns.keys().filter(of_tenant).copied().collect::<Vec<_>>() {
+        let mut open: Vec<TxnKey> = self.txns.keys().filter(of_tenant).copied().collect();
+        // In an order that a simulation can repeat.
+        open.sort_unstable();
+        for txn in open {
             self.end(txn);
         }
         self.ended.retain(|txn| txn.tenant != tenant);
@@ -228,7 +231,10 @@ impl Shard {
     pub fn close_connection(&mut self, connection: ConnectionId) -> Vec<TxnKey> {
         self.connections.remove(&connection);
         let open = |entry: &TxnEntry| entry.connection == connection && entry.status == TxnStatus::Pending;
-        self.txns.iter().filter(|(_, entry)| open(entry)).map(|(txn, _)| *txn).collect()
+        let mut open: Vec<TxnKey> =
+            self.txns.iter().filter(|(_, entry)| open(entry)).map(|(txn, _)| *txn).collect();
+        open.sort_unstable();
+        open
     }
 
     /// Notes that a request of a connection begins or ends to wait for a lock.

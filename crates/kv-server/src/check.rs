@@ -154,8 +154,9 @@ pub async fn digest(node: &Arc<Node>, asked: GetDigest) -> Result<Digest, KvErro
     let mut context = Context::new(&SHA256);
     let (mut keys, mut rest) = (0, Some(span.clone()));
     while let Some(piece) = rest {
+        let environment = node.pipeline.environment();
         let (node, span) = (Arc::clone(node), span.clone());
-        let digesting = tokio::task::spawn_blocking(move || {
+        let digesting = environment.blocking(move || {
             let mut context = context;
             let (count, rest) = digest_piece(&node, &span, &piece, asked, &mut context)?;
             Ok::<_, KvError>((context, count, rest))

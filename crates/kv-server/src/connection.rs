@@ -27,10 +27,11 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Bytes of answers after which they are written before more frames are taken in.
 const OUTPUT_HIGH_WATER: usize = 1 << 20;
@@ -258,6 +259,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let deadline = self.frame_started.filter(|_| may_read).map(|started| started + self.frame_time());
         tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|shutdown| *shutdown) => Event::Shutdown,
             received = self.stream.read_buf(&mut self.input), if may_read => Event::Received(received),
             finished = self.waiting.next(), if !self.waiting.is_empty() => {
                 finished.into_iter().for_each(|finished| self.finished(finished));
@@ -265,7 +268,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             () = tokio::time::sleep(FULL_RECHECK), if !may_read => Event::Recheck,
             () = until(deadline), if deadline.is_some() => Event::FrameTimeout,
-            _ = shutdown.wait_for(|shutdown| *shutdown) => Event::Shutdown,
         }
     }
 
@@ -392,7 +394,7 @@ fn is_end(error: &io::Error) -> bool {
 
 async fn until(deadline: Option<Instant>) {
     if let Some(deadline) = deadline {
-        tokio::time::sleep_until(deadline.into()).await;
+        tokio::time::sleep_until(deadline).await;
     }
 }
 

@@ -144,8 +144,8 @@ impl Node {
         }
         let (node, batch) = (Arc::clone(self), batch.clone());
         let bound = self.limits.max_scan_bytes;
-        let reading =
-            tokio::task::spawn_blocking(move || node.read_kept(range, &batch, timestamp, &kept, bound));
+        let environment = self.pipeline.environment();
+        let reading = environment.blocking(move || node.read_kept(range, &batch, timestamp, &kept, bound));
         let ended = |_| KvError::new(KvErrorKind::Internal, "a read ended abnormally");
         reading.await.map_err(ended)?.map(|(response, _)| response)
     }

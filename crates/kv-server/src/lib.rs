@@ -26,6 +26,7 @@
 //! * [`found`], [`cluster`], [`directory`], [`placement`]: founding, joining, which ranges there are, and who
 //!   has replicas.
 //! * [`check`]: comparing replicas.
+//! * [`environment`]: time and chance, which a simulation gives.
 //!
 //! # Why it is serializable
 //!
@@ -65,6 +66,7 @@ pub mod command;
 pub mod config;
 pub mod connection;
 pub mod directory;
+pub mod environment;
 pub mod evaluate;
 pub mod follower;
 pub mod distributed;
@@ -87,5 +89,6 @@ pub mod shard;
 pub mod validate;
 
 pub use config::Limits;
+pub use environment::Environment;
 pub use node::Node;
 pub use server::{Config, Running, ServerError, run};

@@ -14,6 +14,7 @@ use crate::bounds;
 use crate::cluster::{Cluster, Myself};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
+use crate::environment::Environment;
 use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
 use crate::follower::Promises;
 use crate::history::History;
@@ -21,7 +22,7 @@ use crate::guards::{LatchGuard, LoneTxn};
 use crate::latch::{Access, LatchId};
 use crate::lock_table::TxnKey;
 use crate::metrics::{kind_index, metrics};
-use crate::pipeline::{Absent, Hook, Pipeline, Standing, Transport};
+use crate::pipeline::{Absent, Hook, Pipeline, Standing, Stepped, Transport};
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
 use crate::shard::{ConnectionId, PartKey, Shard, TxnEntry, TxnStatus, aborted};
@@ -31,7 +32,8 @@ use kv_api::batch::{Header, RequestKind, Response};
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
-use replication::{Envelope, NodeId, RangeId, ReplicationError, Sound, Store, StoreConfig};
+use replication::message::Payload;
+use replication::{Envelope, Millis, NodeId, RangeId, ReplicationError, Sound, Store, StoreConfig};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -109,7 +111,7 @@ impl Node {
     pub fn start(engine: Arc<dyn Engine>, limits: Limits) -> StorageResult<Arc<Self>> {
         let identity = crate::found::open_or_found(&engine)?;
         let node = Self::start_as(engine, limits, &identity, Arc::new(Nobody))?;
-        node.set_cluster(Cluster::new(&node, None, None, Myself::alone(node.node_id)));
+        node.set_cluster(Cluster::new(&node, None, Myself::alone(node.node_id)));
         Ok(node)
     }
 
@@ -124,19 +126,40 @@ impl Node {
         identity: &Identity,
         transport: Arc<dyn Transport>,
     ) -> StorageResult<Arc<Self>> {
-        let node_id = identity.node_id;
-        let (epoch, seed) = uuid::Uuid::new_v4().as_u64_pair();
-        let open = {
-            let engine = Arc::clone(&engine);
-            move |now| {
-                let config = StoreConfig::new(node_id, epoch, seed);
-                Store::open(engine, config, Sound, now).map_err(|error| match error {
-                    ReplicationError::Storage(error) => error,
-                    other => StorageError::Corruption(other.to_string()),
-                })
-            }
-        };
+        let open = opener(&engine, identity.node_id, &Environment::of_machine());
         let pipeline = Pipeline::start(Arc::clone(&engine), limits.max_queued_bytes, transport, open)?;
+        Ok(Self::with_pipeline(engine, limits, identity, pipeline))
+    }
+
+    /// The same with time and chance given, and replicas that are driven by the caller.
+    ///
+    /// # Errors
+    /// If the store is damaged or cannot be written.
+    pub fn start_stepped(
+        engine: Arc<dyn Engine>,
+        limits: Limits,
+        identity: &Identity,
+        transport: Arc<dyn Transport>,
+        environment: Environment,
+    ) -> StorageResult<(Arc<Self>, Stepped)> {
+        let open = opener(&engine, identity.node_id, &environment);
+        let (pipeline, stepped) = Pipeline::start_stepped(
+            Arc::clone(&engine),
+            limits.max_queued_bytes,
+            transport,
+            environment,
+            open,
+        )?;
+        Ok((Self::with_pipeline(engine, limits, identity, pipeline), stepped))
+    }
+
+    fn with_pipeline(
+        engine: Arc<dyn Engine>,
+        limits: Limits,
+        identity: &Identity,
+        pipeline: Pipeline,
+    ) -> Arc<Self> {
+        let node_id = identity.node_id;
         let cluster_id = identity.cluster_id.clone();
         let history = History::new(pipeline.history_clock(), limits.history_kept);
         let (resolver, jobs) = mpsc::unbounded_channel();
@@ -159,7 +182,7 @@ impl Node {
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
         tokio::spawn(crate::history::run(Arc::downgrade(&node)));
         tokio::spawn(crate::recover::run(Arc::downgrade(&node)));
-        Ok(node)
+        node
     }
 
     /// The cluster this store belongs to.
@@ -170,6 +193,25 @@ impl Node {
     /// This node within the cluster.
     pub fn node_id(&self) -> NodeId {
         self.node_id
+    }
+
+    /// The replicas of this node and the way to them.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// Takes in messages from other nodes. What is not for the replicas does not bother who drives them.
+    pub fn receive(&self, mut envelopes: Vec<Envelope>) {
+        envelopes.retain(|envelope| match (&envelope.payload, self.cluster()) {
+            (Some(Payload::App(app)), Some(cluster)) => {
+                cluster.message(envelope.from, &app.bytes);
+                false
+            }
+            _ => true,
+        });
+        if !envelopes.is_empty() {
+            self.pipeline.receive(envelopes);
+        }
     }
 
     /// Gives the node its part in the cluster. What was given first holds.
@@ -424,7 +466,7 @@ impl Node {
         let part = match &batch.header.txn {
             Some(_) if kind.is_transactional() => part_key(asker, &batch.header)?,
             _ => {
-                let txn = TxnKey { tenant, id: *uuid::Uuid::new_v4().as_bytes() };
+                let txn = TxnKey { tenant, id: self.pipeline.environment().random() };
                 let part = PartKey { range, txn };
                 lone = Some(LoneTxn { node: Arc::clone(&self), part });
                 part
@@ -535,6 +577,7 @@ impl Node {
                     // From here on `done` gives the latches back.
                     latches.disarm_after_reads();
                     let outcome = tokio::select! {
+                        biased;
                         outcome = receiver => outcome,
                         // The same holds for what waits for a majority.
                         Ok(()) = is_late => return Err(waits_for_majority()),
@@ -692,6 +735,23 @@ impl Node {
     pub(crate) fn count_unresolved(&self, more: usize, fewer: usize) {
         self.unresolved.fetch_add(more, Ordering::SeqCst);
         self.unresolved.fetch_sub(fewer, Ordering::SeqCst);
+    }
+}
+
+/// Opens the replicas of a node at a time of its driver's clock.
+fn opener(
+    engine: &Arc<dyn Engine>,
+    node_id: NodeId,
+    environment: &Environment,
+) -> impl FnOnce(Millis) -> StorageResult<Store<Sound>> + use<> {
+    let engine = Arc::clone(engine);
+    let (epoch, seed) = environment.random_pair();
+    move |now| {
+        let config = StoreConfig::new(node_id, epoch, seed);
+        Store::open(engine, config, Sound, now).map_err(|error| match error {
+            ReplicationError::Storage(error) => error,
+            other => StorageError::Corruption(other.to_string()),
+        })
     }
 }
 

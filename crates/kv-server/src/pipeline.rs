@@ -25,10 +25,13 @@
 
 mod driver;
 mod recovery;
+mod stepped;
 
 pub use driver::{NodesStatus, Status, Surveyed, Transport};
+pub use stepped::{Due, Stepped};
 
 use crate::command::{Command, CommandError, Order};
+use crate::environment::Environment;
 use bytes::Bytes;
 use driver::Driver;
 use hashbrown::HashMap;
@@ -39,7 +42,7 @@ use replication::{Envelope, MemberChange, Millis, NodeId, RangeDescriptor, Range
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use storage::{Engine, StorageError, StorageResult};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -168,14 +171,33 @@ struct State {
 
 struct Shared {
     state: Mutex<State>,
-    ready: Condvar,
+    ready: Signal,
     space: Arc<Semaphore>,
     max_permits: usize,
-    started: Instant,
+    environment: Environment,
     /// Whether writes wait for space on the disk.
     disk_full: watch::Sender<bool>,
     /// Told once, when the engine failed in a way only a restart mends.
     broken: Notify,
+}
+
+/// Tells the driver that there is something to do.
+struct Signal {
+    /// For a driver with a thread of its own.
+    condvar: Condvar,
+    /// For one that somebody else drives.
+    stepped: Option<Notify>,
+}
+
+impl Signal {
+    fn notify_one(&self) {
+        match &self.stepped {
+            Some(stepped) => stepped.notify_one(),
+            None => {
+                self.condvar.notify_one();
+            }
+        }
+    }
 }
 
 /// What the node does when leases and replicas come and go.
@@ -204,11 +226,6 @@ pub struct Pipeline {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-fn physical_ns() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// The largest timestamp below another.
 fn before(timestamp: Timestamp) -> Timestamp {
     match timestamp.logical.checked_sub(1) {
@@ -218,8 +235,8 @@ fn before(timestamp: Timestamp) -> Timestamp {
 }
 
 impl Pipeline {
-    /// Starts the driver of a node's replicas. At most `max_queued_bytes` of effects wait at a time.
-    /// `store` opens the replicas at a time of the driver's clock.
+    /// Starts the driver of a node's replicas, on a thread of its own. At most `max_queued_bytes` of effects
+    /// wait at a time. `store` opens the replicas at a time of the driver's clock.
     ///
     /// # Errors
     /// If the replicas cannot be opened or no thread can be started.
@@ -229,6 +246,45 @@ impl Pipeline {
         transport: Arc<dyn Transport>,
         store: impl FnOnce(Millis) -> Result<Store<Sound>, StorageError>,
     ) -> Result<Self, StorageError> {
+        let environment = Environment::of_machine();
+        let (pipeline, driver) =
+            Self::prepare(engine, max_queued_bytes, transport, environment, None, store)?;
+        let thread = std::thread::Builder::new()
+            .name("kv-raft".to_owned())
+            .spawn(move || {
+                let _ended = Ended(driver.shared());
+                driver.run();
+            })
+            .map_err(|error| StorageError::Io(error.to_string()))?;
+        *pipeline.thread.lock() = Some(thread);
+        Ok(pipeline)
+    }
+
+    /// The same without a thread: nothing happens but in the turns of what is returned.
+    ///
+    /// # Errors
+    /// If the replicas cannot be opened.
+    pub fn start_stepped(
+        engine: Arc<dyn Engine>,
+        max_queued_bytes: usize,
+        transport: Arc<dyn Transport>,
+        environment: Environment,
+        store: impl FnOnce(Millis) -> Result<Store<Sound>, StorageError>,
+    ) -> Result<(Self, Stepped), StorageError> {
+        let stepped = Some(Notify::new());
+        let (pipeline, driver) =
+            Self::prepare(engine, max_queued_bytes, transport, environment, stepped, store)?;
+        Ok((pipeline, Stepped::new(driver)))
+    }
+
+    fn prepare(
+        engine: Arc<dyn Engine>,
+        max_queued_bytes: usize,
+        transport: Arc<dyn Transport>,
+        environment: Environment,
+        stepped: Option<Notify>,
+        store: impl FnOnce(Millis) -> Result<Store<Sound>, StorageError>,
+    ) -> Result<(Self, Driver), StorageError> {
         let max_permits = (max_queued_bytes / PERMIT_BYTES).max(1);
         let state = State {
             ranges: HashMap::new(),
@@ -240,10 +296,10 @@ impl Pipeline {
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
-            ready: Condvar::new(),
+            ready: Signal { condvar: Condvar::new(), stepped },
             space: Arc::new(Semaphore::new(max_permits)),
             max_permits,
-            started: Instant::now(),
+            environment,
             disk_full: watch::Sender::new(false),
             broken: Notify::new(),
         });
@@ -251,14 +307,12 @@ impl Pipeline {
         let store = store(shared.millis())?;
         let mut driver = Driver::new(Arc::clone(&shared), Arc::clone(&hook), engine, store, transport);
         driver.begin()?;
-        let thread = std::thread::Builder::new()
-            .name("kv-raft".to_owned())
-            .spawn(move || {
-                let _ended = Ended(driver.shared());
-                driver.run();
-            })
-            .map_err(|error| StorageError::Io(error.to_string()))?;
-        Ok(Pipeline { shared, hook, thread: Mutex::new(Some(thread)) })
+        Ok((Pipeline { shared, hook, thread: Mutex::new(None) }, driver))
+    }
+
+    /// Where the node has time and chance from.
+    pub fn environment(&self) -> &Environment {
+        &self.shared.environment
     }
 
     /// Sets who is told of leases.
@@ -378,7 +432,9 @@ impl Pipeline {
     pub fn history_clock(&self) -> Timestamp {
         let state = self.shared.state.lock();
         let behind = state.ranges.values().filter(|range| range.wants_ceiling);
-        behind.map(|range| range.clock.latest()).fold(Timestamp::new(physical_ns(), 0), Timestamp::min)
+        behind
+            .map(|range| range.clock.latest())
+            .fold(Timestamp::new(self.shared.environment.physical_ns(), 0), Timestamp::min)
     }
 
     /// Waits until the queue has room for a command of about `bytes` bytes, which the permit then
@@ -653,7 +709,8 @@ impl Pipeline {
         self.shared.broken.notified().await;
     }
 
-    /// Applies what is queued, refuses more, and ends the thread. Blocks.
+    /// Applies what is queued, refuses more, and ends the thread, for which it blocks. A stepped driver ends
+    /// with one of its next turns.
     pub fn close(&self) {
         self.shared.space.close();
         self.shared.state.lock().closing = true;
@@ -692,7 +749,7 @@ fn not_leaseholder() -> KvError {
 
 impl Shared {
     fn millis(&self) -> Millis {
-        Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX)
+        self.environment.millis()
     }
 
     fn held<'a>(&self, state: &'a mut State, range: RangeId) -> Result<(&'a mut RangeState, Held), KvError> {
@@ -706,7 +763,7 @@ impl Shared {
 
     /// Moves the clock of a range up to a timestamp; false if it is there already or past it.
     fn advance(&self, state: &mut State, range: RangeId, to: Timestamp) -> Result<bool, KvError> {
-        let physical = physical_ns();
+        let physical = self.environment.physical_ns();
         let (found, Held { ceiling, .. }) = self.held(state, range)?;
         if to <= found.clock.latest() {
             return Ok(false);
@@ -725,7 +782,7 @@ impl Shared {
 
     fn now(&self, state: &mut State, range: RangeId) -> Result<Timestamp, KvError> {
         let (found, Held { ceiling, .. }) = self.held(state, range)?;
-        let physical = physical_ns();
+        let physical = self.environment.physical_ns();
         // At the ceiling the clock stands still but for its logical part; a full disk, on which the ceiling
         // cannot be raised, must not stop reads.
         let now = found.clock.now(physical.min(ceiling.wall_ns.saturating_sub(1)));

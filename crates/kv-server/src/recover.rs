@@ -20,6 +20,7 @@ use futures::stream::FuturesUnordered;
 use hashbrown::{HashMap, HashSet};
 use kv_api::{KvError, KvErrorKind, Timestamp};
 use replication::Millis;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use storage::intent::TxnId;
@@ -318,17 +319,17 @@ struct Cycles {
 
 impl Cycles {
     async fn look(&mut self, node: &Arc<Node>) {
-        let mut local: HashMap<u64, Vec<(TxnId, TxnId)>> = HashMap::new();
+        let mut local: BTreeSet<u64> = BTreeSet::new();
         for shard in &node.shards {
             for tenant in shard.lock().waiting_tenants() {
-                local.insert(tenant, Vec::new());
+                local.insert(tenant);
             }
         }
-        let before = std::mem::replace(&mut self.waiting, local.keys().copied().collect());
+        let before = std::mem::replace(&mut self.waiting, local.iter().copied().collect());
         // Most waits are over before anybody looks twice.
-        local.retain(|tenant, _| before.contains(tenant));
+        local.retain(|tenant| before.contains(tenant));
         let mut suspects = HashSet::new();
-        for tenant in local.into_keys() {
+        for tenant in local {
             let own = node.shard(tenant).waits(tenant);
             let mut all = own.clone();
             if let Some(cluster) = node.cluster() {

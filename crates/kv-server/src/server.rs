@@ -14,7 +14,6 @@ use crate::pipeline::Transport;
 use process::identity::Identity as PeerIdentity;
 use process::tls::peer_identity;
 use replication::Envelope;
-use replication::message::Payload;
 use rustls::ServerConfig;
 use std::io;
 use std::net::SocketAddr;
@@ -148,7 +147,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
         join: config.join,
         dead_after: config.dead_after,
     };
-    let cluster = Cluster::new(&node, Some(peers), Some(config.peer_tls), myself);
+    let cluster = Cluster::new(&node, Some(peers), myself);
     node.set_cluster(Arc::clone(&cluster));
     let (sender, receiver) = mpsc::channel(INCOMING);
     let server = PeerServer::new(PeerServerConfig {
@@ -198,20 +197,11 @@ impl Transport for ToPeers {
     }
 }
 
-/// The way in. What is not for the replicas does not bother the thread that drives them.
+/// The way in.
 async fn deliver(node: std::sync::Weak<Node>, mut incoming: mpsc::Receiver<Vec<Envelope>>) {
-    while let Some(mut envelopes) = incoming.recv().await {
+    while let Some(envelopes) = incoming.recv().await {
         let Some(node) = node.upgrade() else { return };
-        envelopes.retain(|envelope| match (&envelope.payload, node.cluster()) {
-            (Some(Payload::App(app)), Some(cluster)) => {
-                cluster.message(envelope.from, &app.bytes);
-                false
-            }
-            _ => true,
-        });
-        if !envelopes.is_empty() {
-            node.pipeline.receive(envelopes);
-        }
+        node.receive(envelopes);
     }
 }
 

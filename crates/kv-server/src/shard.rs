@@ -49,7 +49,7 @@ pub enum TxnStatus {
 }
 
 /// Names a part of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartKey {
     /// The range.
     pub range: RangeId,
@@ -204,7 +204,10 @@ impl Shard {
     }
 
     fn parts_of(&self, range: RangeId) -> Vec<PartKey> {
-        self.txns.keys().filter(|part| part.range == range).copied().collect()
+        let mut parts: Vec<_> = self.txns.keys().filter(|part| part.range == range).copied().collect();
+        // In an order that a simulation can repeat.
+        parts.sort_unstable();
+        parts
     }
 
     /// Notes that a connection is open.
@@ -222,7 +225,10 @@ impl Shard {
     pub fn close_connection(&mut self, connection: ConnectionId) -> Vec<PartKey> {
         self.connections.remove(&connection);
         let open = |entry: &TxnEntry| entry.connection == connection && entry.status == TxnStatus::Pending;
-        self.txns.iter().filter(|(_, entry)| open(entry)).map(|(part, _)| *part).collect()
+        let mut open: Vec<PartKey> =
+            self.txns.iter().filter(|(_, entry)| open(entry)).map(|(part, _)| *part).collect();
+        open.sort_unstable();
+        open
     }
 
     /// Notes that a request of a connection begins or ends to wait for a lock.
@@ -382,7 +388,9 @@ impl Shard {
             let tenant = TenantId::of_key(&decided.record.anchor).map_or(0, |tenant| tenant.0);
             PartKey { range, txn: TxnKey { tenant, id } }
         });
-        prepared.map(|(part, _)| *part).chain(decided).collect()
+        let mut abandoned: Vec<_> = prepared.map(|(part, _)| *part).chain(decided).collect();
+        abandoned.sort_unstable();
+        abandoned
     }
 
     /// Whether prepared parts of a range are not settled yet: what is committed there may lie below its clock.

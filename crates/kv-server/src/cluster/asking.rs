@@ -13,25 +13,23 @@ use tokio::sync::oneshot;
 const MAX_ASKED: usize = 4096;
 
 /// The questions under way.
-#[derive(Default)]
 pub struct Asking {
     state: Mutex<State>,
 }
 
 struct State {
-    /// Begins anywhere: an answer to an earlier process of this node must not pass for one to this.
+    /// Begins at random: an answer to an earlier process of this node must not pass for one to this.
     last_id: u64,
     /// Who was asked, and who waits.
     waiting: HashMap<u64, (NodeId, oneshot::Sender<Kind>)>,
 }
 
-impl Default for State {
-    fn default() -> Self {
-        State { last_id: uuid::Uuid::new_v4().as_u64_pair().0, waiting: HashMap::new() }
-    }
-}
-
 impl Asking {
+    /// Nothing is asked yet. Questions are numbered from a random number.
+    pub fn new(random: u64) -> Self {
+        Asking { state: Mutex::new(State { last_id: random, waiting: HashMap::new() }) }
+    }
+
     /// Asks a node and waits for its answer, at most for `patience`; `None` if there is none.
     pub async fn ask(
         &self,
@@ -106,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_reach_who_asked_that_node() {
-        let asking = Asking::default();
+        let asking = Asking::new(7);
         let sent = Mutex::new(None);
         let question = asking.ask(2, Kind::GetBook(Empty {}), Duration::from_secs(60), |to, bytes| {
             *sent.lock() = Some((to, Message::decode(bytes).expect("decodes").id));

@@ -3,7 +3,7 @@
 //! Every node has a record among the cluster's own keys, which the root range holds. A node announces itself
 //! when it starts: the first one writes its record itself, the others ask the root range's leaseholder to
 //! ([`crate::peers::JoinHandler`]). A node that has a replica of the root range reads the records there, others
-//! ask for them; each passes the addresses on to its [`Peers`].
+//! ask for them; each passes the addresses on to its [`Links`].
 //!
 //! A node decides, with [`crate::placement`], about the members of the ranges whose leases it holds, one step
 //! at a time ([`placing`]); ranges that sleep are woken when something is to be done about them. It reports
@@ -19,7 +19,7 @@ mod placing;
 mod ranges;
 
 use crate::node::{Asker, Node};
-use crate::peers::{JoinRequest, Peers};
+use crate::peers::{JoinRequest, Links};
 use crate::pipeline::{ROOT, Standing};
 use asking::Asking;
 use bytes::Bytes;
@@ -156,8 +156,7 @@ struct Known {
 /// This node's part in the cluster.
 pub struct Cluster {
     node: Weak<Node>,
-    peers: Option<Arc<Peers>>,
-    tls: Option<Arc<rustls::ClientConfig>>,
+    peers: Option<Arc<dyn Links>>,
     myself: Myself,
     known: Mutex<Known>,
     asking: Asking,
@@ -178,20 +177,14 @@ pub struct Cluster {
 
 impl Cluster {
     /// The part of a node that reaches others through `peers`.
-    pub fn new(
-        node: &Arc<Node>,
-        peers: Option<Arc<Peers>>,
-        tls: Option<Arc<rustls::ClientConfig>>,
-        myself: Myself,
-    ) -> Arc<Self> {
+    pub fn new(node: &Arc<Node>, peers: Option<Arc<dyn Links>>, myself: Myself) -> Arc<Self> {
         let (messages, incoming) = mpsc::channel(MAX_MESSAGES);
         Arc::new(Cluster {
             node: Arc::downgrade(node),
             peers,
-            tls,
             myself,
             known: Mutex::default(),
-            asking: Asking::default(),
+            asking: Asking::new(node.pipeline.environment().random_pair().0),
             messages,
             incoming: Mutex::new(Some(incoming)),
             joining: tokio::sync::Mutex::new(()),
@@ -356,7 +349,7 @@ impl Cluster {
             locality: self.myself.locality.clone(),
             store_id: self.myself.store_id.clone(),
             draining: known.is_some_and(|record| record.draining),
-            pid: u64::from(std::process::id()),
+            pid: node.pipeline.environment().process_id(),
         };
         if known != Some(&record) {
             put_record(node, &record).await?;
@@ -367,7 +360,7 @@ impl Cluster {
 
     /// Tells the leaseholder of the root range where this node is now.
     async fn announce(&self, records: &[NodeRecord]) -> bool {
-        let Some(tls) = &self.tls else { return true };
+        let Some(peers) = &self.peers else { return true };
         let others = records.iter().filter(|record| record.id != self.myself.id);
         let mut addresses: Vec<String> = others.map(|record| record.address.clone()).collect();
         addresses.extend(self.myself.join.iter().cloned());
@@ -375,7 +368,7 @@ impl Cluster {
             return false;
         }
         let deadline = Instant::now() + ANNOUNCE_TIMEOUT;
-        match crate::peers::join(&addresses, tls, self.request(self.myself.id), deadline).await {
+        match peers.join(&addresses, self.request(self.myself.id), deadline).await {
             Ok(response) => {
                 // Until there is a replica of the root range here, this is all that is known of the others.
                 let nodes = response.nodes.into_iter().map(|node| NodeRecord {
@@ -386,9 +379,7 @@ impl Cluster {
                 });
                 let mut known = self.known.lock();
                 for record in nodes {
-                    if let Some(peers) = &self.peers {
-                        peers.set_address(record.id, record.address.clone());
-                    }
+                    peers.set_address(record.id, record.address.clone());
                     known.nodes.entry(record.id).or_insert(record);
                 }
                 true
@@ -408,7 +399,7 @@ impl Cluster {
             locality: self.myself.locality.clone(),
             node_id,
             store_id: self.myself.store_id.clone(),
-            pid: u64::from(std::process::id()),
+            pid: self.node.upgrade().map_or(0, |node| node.pipeline.environment().process_id()),
         }
     }
 

@@ -136,6 +136,11 @@ impl Peers {
         }
     }
 
+    /// The certificates with which connections are made.
+    pub(super) fn tls(&self) -> &Arc<rustls::ClientConfig> {
+        &self.common.tls
+    }
+
     /// How it stands with a peer; `None` if its address was never set.
     pub fn status(&self, node: NodeId) -> Option<PeerStatus> {
         self.links.read().get(&node).map(|link| link.status())

@@ -1,11 +1,11 @@
 //! The thread that owns the node's replicas.
 
 use super::recovery::Recovery;
-use super::{Asked, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, physical_ns};
+use super::{Asked, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State};
 use crate::command::CommandError;
 use crate::metrics::metrics;
 use bytes::Bytes;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::Mutex;
 use replication::config::TICK_MS;
@@ -14,7 +14,7 @@ use replication::{
     Envelope, Event, GroupStatus, LeaseView, Millis, NodeId, Proposal, RangeDescriptor, RangeId,
     ReplicationError, Sound, Store,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{Engine, StorageError, WriteBatch};
@@ -119,13 +119,13 @@ pub(super) struct Driver {
     next_tick: Millis,
     next_id: u64,
     pending: BTreeMap<u64, Queued>,
-    awake: HashMap<RangeId, Awake>,
+    awake: BTreeMap<RangeId, Awake>,
     /// Ranges whose standing may have changed.
-    changed: HashSet<RangeId>,
+    changed: BTreeSet<RangeId>,
     /// Since when the pipeline is being closed.
     closing: Option<Millis>,
     /// Ranges whose leases are to be handed over.
-    leaving: HashSet<RangeId>,
+    leaving: BTreeSet<RangeId>,
     /// Who waits for entries to be applied.
     reaching: Vec<(RangeId, u64, oneshot::Sender<bool>)>,
     disk_was_full: bool,
@@ -165,10 +165,10 @@ impl Driver {
             next_tick: 0,
             next_id: 1,
             pending: BTreeMap::new(),
-            awake: HashMap::new(),
-            changed: HashSet::new(),
+            awake: BTreeMap::new(),
+            changed: BTreeSet::new(),
             closing: None,
-            leaving: HashSet::new(),
+            leaving: BTreeSet::new(),
             reaching: Vec::new(),
             disk_was_full: false,
         }
@@ -199,24 +199,34 @@ impl Driver {
     /// Runs until the pipeline is closed or the engine fails.
     pub fn run(mut self) {
         loop {
-            let work = self.wait();
-            let closing = work.closing;
-            if let Err(error) = self.turn(work) {
-                tracing::error!("replication failed, the node must restart: {error}");
-                self.fail(&storage_error(error));
-                return;
-            }
-            let settled = self.pending.is_empty() && self.shared.state.lock().queue.is_empty();
-            let holds = self.awake.values().any(|awake| awake.acquired.is_some());
-            let now = self.shared.millis();
-            let late = closing && now.saturating_sub(*self.closing.get_or_insert(now)) >= CLOSING_MS;
-            if closing && (settled || self.store.is_stalled() || !holds || late) {
-                for range in self.awake.keys().copied().collect::<Vec<_>>() {
-                    self.lease_lost(range, None);
-                }
+            self.wait();
+            if !self.step() {
                 return;
             }
         }
+    }
+
+    /// Does what there is to do; false if that was the last turn, because the pipeline is closed or the engine
+    /// failed.
+    pub fn step(&mut self) -> bool {
+        let work = self.take();
+        let closing = work.closing;
+        if let Err(error) = self.turn(work) {
+            tracing::error!("replication failed, the node must restart: {error}");
+            self.fail(&storage_error(error));
+            return false;
+        }
+        let settled = self.pending.is_empty() && self.shared.state.lock().queue.is_empty();
+        let holds = self.awake.values().any(|awake| awake.acquired.is_some());
+        let now = self.shared.millis();
+        let late = closing && now.saturating_sub(*self.closing.get_or_insert(now)) >= CLOSING_MS;
+        if closing && (settled || self.store.is_stalled() || !holds || late) {
+            for range in self.awake.keys().copied().collect::<Vec<_>>() {
+                self.lease_lost(range, None);
+            }
+            return false;
+        }
+        true
     }
 
     fn tick_interval(&self) -> Millis {
@@ -228,26 +238,35 @@ impl Driver {
         if alone { LONE_TICK_MS } else { TICK_MS }
     }
 
-    /// Waits for something to do and takes as many commands as fit into a group.
-    fn wait(&mut self) -> Work {
+    /// Waits for something to do.
+    fn wait(&self) {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state.lock();
-        loop {
-            let now = self.shared.millis();
-            let idle = state.queue.is_empty()
-                && state.inbox.is_empty()
-                && state.asked.is_empty()
-                && state.ceilings.is_empty()
-                && (!state.closing || self.closing.is_some());
-            if !idle || self.store.has_work() || now >= self.next_tick {
-                break;
-            }
-            shared.ready.wait_for(&mut state, Duration::from_millis(self.next_tick - now));
+        while let Some(pause) = self.idle_for(&state) {
+            shared.ready.condvar.wait_for(&mut state, Duration::from_millis(pause));
         }
-        drop(state);
-        self.take()
     }
 
+    /// For how long there is nothing to do, in milliseconds, unless something is asked; `None` if there is
+    /// something now.
+    fn idle_for(&self, state: &State) -> Option<Millis> {
+        let idle = state.queue.is_empty()
+            && state.inbox.is_empty()
+            && state.asked.is_empty()
+            && state.ceilings.is_empty()
+            && (!state.closing || self.closing.is_some());
+        if !idle || self.store.has_work() {
+            return None;
+        }
+        self.next_tick.checked_sub(self.shared.millis()).filter(|pause| *pause > 0)
+    }
+
+    /// The same, for who drives it.
+    pub fn due(&self) -> Option<Millis> {
+        self.idle_for(&self.shared.state.lock())
+    }
+
+    /// Takes as many commands as fit into a group, and all else.
     fn take(&self) -> Work {
         let mut state = self.shared.state.lock();
         let mut queue = Vec::new();
@@ -351,6 +370,7 @@ impl Driver {
                 self.store.touch(range);
             }
         }
+        waiting.sort_unstable();
         waiting.into_iter().for_each(|range| self.raise_ceiling(now, range));
     }
 
@@ -445,7 +465,10 @@ impl Driver {
         }
         let latest =
             self.shared.state.lock().ranges.get(&range).map_or(0, |found| found.clock.latest().wall_ns);
-        let ceiling = Timestamp::new(latest.max(physical_ns()).saturating_add(CEILING_AHEAD_NS), 0);
+        let ceiling = Timestamp::new(
+            latest.max(self.shared.environment.physical_ns()).saturating_add(CEILING_AHEAD_NS),
+            0,
+        );
         awake.ceiling_asked = self.store.extend_ceiling(now, range, ceiling).is_ok();
     }
 

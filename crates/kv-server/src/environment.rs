@@ -1,0 +1,100 @@
+//! What a node takes from the world around it: time and chance.
+//!
+//! A process takes them from its machine. A simulation gives every node its own [`Surroundings`], drives its
+//! replicas itself ([`crate::pipeline::Stepped`]) and runs everything in one thread, so that a run is a
+//! function of its seed. Timers are tokio's, which a simulation pauses.
+
+use replication::Millis;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Time and chance as a simulation gives them.
+pub trait Surroundings: Send + Sync {
+    /// A monotonic clock with an origin of its own, in milliseconds.
+    fn millis(&self) -> Millis;
+    /// The wall clock, in nanoseconds since the Unix epoch. It may err and go back.
+    fn physical_ns(&self) -> u64;
+    /// Random bytes, others each time.
+    fn random(&self) -> [u8; 16];
+}
+
+/// Where a node has time and chance from.
+#[derive(Clone)]
+pub struct Environment(Source);
+
+#[derive(Clone)]
+enum Source {
+    /// The machine's, and when the node started.
+    Machine(Instant),
+    Given(Arc<dyn Surroundings>),
+}
+
+impl Environment {
+    /// Those of the machine. The monotonic clock begins now.
+    pub fn of_machine() -> Self {
+        Environment(Source::Machine(Instant::now()))
+    }
+
+    /// Those of a simulation.
+    pub fn given(surroundings: Arc<dyn Surroundings>) -> Self {
+        Environment(Source::Given(surroundings))
+    }
+
+    /// See [`Surroundings::millis`].
+    #[inline]
+    pub fn millis(&self) -> Millis {
+        match &self.0 {
+            Source::Machine(started) => {
+                Millis::try_from(started.elapsed().as_millis()).unwrap_or(Millis::MAX)
+            }
+            Source::Given(surroundings) => surroundings.millis(),
+        }
+    }
+
+    /// See [`Surroundings::physical_ns`].
+    #[inline]
+    pub fn physical_ns(&self) -> u64 {
+        match &self.0 {
+            Source::Machine(_) => {
+                let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+            }
+            Source::Given(surroundings) => surroundings.physical_ns(),
+        }
+    }
+
+    /// See [`Surroundings::random`].
+    pub fn random(&self) -> [u8; 16] {
+        match &self.0 {
+            Source::Machine(_) => *uuid::Uuid::new_v4().as_bytes(),
+            Source::Given(surroundings) => surroundings.random(),
+        }
+    }
+
+    /// The process on its machine.
+    pub fn process_id(&self) -> u64 {
+        match &self.0 {
+            Source::Machine(_) => u64::from(std::process::id()),
+            Source::Given(_) => 1,
+        }
+    }
+
+    /// Two random numbers.
+    pub fn random_pair(&self) -> (u64, u64) {
+        uuid::Uuid::from_bytes(self.random()).as_u64_pair()
+    }
+
+    /// Runs what takes the processor for long where nobody waits for it; in a simulation at once.
+    ///
+    /// # Errors
+    /// If it panics.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, tokio::task::JoinError> {
+        match &self.0 {
+            Source::Machine(_) => tokio::task::spawn_blocking(work).await,
+            Source::Given(_) => Ok(work()),
+        }
+    }
+}

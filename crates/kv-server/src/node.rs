@@ -11,7 +11,7 @@
 use crate::admin;
 use crate::authorize::{Caller, authorize};
 use crate::bounds;
-use crate::cluster::{Cluster, Myself};
+use crate::cluster::{CLUSTER, Cluster, Myself};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
 use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
@@ -262,7 +262,8 @@ impl Node {
     /// Takes a batch in once its range is awake, if this node serves it then.
     async fn arrive(self: Arc<Self>, mut asker: Asker, batch: BatchRequest, class: Class) -> BatchResult {
         // Before anything is woken: nobody works on a range that has none of theirs.
-        let found = self.pipeline.covering(TenantId(asker.tenant).span().start).await?;
+        let key = bounds::first_key(&batch).unwrap_or_else(|| TenantId(asker.tenant).span().start);
+        let found = self.pipeline.covering(key).await?;
         match found {
             Some(found) if asker.range == 0 || asker.range == found => asker.range = found,
             _ => return Err(KvError::range_not_found(asker.range)),
@@ -421,7 +422,11 @@ impl Node {
         loop {
             // What is read from here on counts under this lease only; `submit` insists on it.
             let lease = self.pipeline.lease(range)?;
-            check_lease(&batch.header, lease)?;
+            let fits = |span: &Span| tenant == CLUSTER || bounds::within(&batch, tenant, span);
+            if !self.pipeline.holds(range, fits) {
+                return Err(KvError::range_not_found(range));
+            }
+            check_lease(&batch.header, crate::pipeline::sequence_of(lease))?;
             let (spans, generation) = self.latch_spans(asker, txn, &batch, kind)?;
             let latches = self.latch(tenant, spans).await;
             let room = match kind {
@@ -448,6 +453,7 @@ impl Node {
             };
             return match outcome {
                 Outcome::Answer(mut response) => {
+                    let lease = crate::pipeline::sequence_of(lease);
                     response.lease = if kind == WriteKind::Locking { lease } else { 0 };
                     Ok(response)
                 }
@@ -508,6 +514,7 @@ impl Node {
                         Ok(Err(error)) => return Err(command_error(error, ordered)),
                         Err(_) => return Err(ambiguous()),
                     };
+                    let lease = crate::pipeline::sequence_of(lease);
                     response.lease = if kind == WriteKind::Flush { lease } else { 0 };
                     if ordered {
                         response.commit_timestamp = Some(timestamp);

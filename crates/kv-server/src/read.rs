@@ -2,6 +2,7 @@
 //!
 //! They read at a closed timestamp, so there is nothing to wait for and nothing to latch.
 
+use crate::bounds;
 use crate::node::{Asker, Node};
 use crate::shard::key_after;
 use bytes::BytesMut;
@@ -82,6 +83,7 @@ impl Node {
         let header = &batch.header;
         let own = self.check_txn(asker, header)?;
         let timestamp = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
+        self.check_holds(asker, batch)?;
         if let Some(RequestKind::Refresh(_)) =
             batch.requests.first().and_then(|request| request.kind.as_ref())
         {
@@ -102,11 +104,21 @@ impl Node {
         Ok((BatchResponse { responses, read_timestamp: Some(timestamp), ..BatchResponse::default() }, cut))
     }
 
+    /// Fails if the keys of a batch are no longer those of its range. Where they still are after a timestamp was
+    /// chosen, that is one for them: what was split off goes on above it.
+    fn check_holds(&self, asker: Asker, batch: &BatchRequest) -> Result<(), KvError> {
+        if self.pipeline.holds(asker.range, |span| bounds::within(batch, asker.tenant, span)) {
+            return Ok(());
+        }
+        Err(KvError::range_not_found(asker.range))
+    }
+
     fn refresh(&self, asker: Asker, batch: &BatchRequest, from: Timestamp) -> Result<BatchResponse, KvError> {
         if batch.header.fixed_read_timestamp {
             return Err(KvError::new(KvErrorKind::Retry, "the snapshot of the transaction cannot move"));
         }
         let to = self.pipeline.read_timestamp(asker.range)?;
+        self.check_holds(asker, batch)?;
         let tracked = self.tracked_spans(asker, &batch.header);
         self.check_unchanged(asker.tenant, batch.header.refresh_spans.iter().chain(&tracked), from, to)?;
         Ok(BatchResponse {

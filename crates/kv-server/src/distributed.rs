@@ -21,6 +21,7 @@ use crate::evaluate::settle_committed;
 use crate::intent_set::IntentSet;
 use crate::latch::Access;
 use crate::node::{Asker, BatchResult, Node, abort_job, part_key, record_latch};
+use crate::pipeline::sequence_of;
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
 use crate::shard::{PartKey, Shard, TxnStatus, aborted};
@@ -134,6 +135,18 @@ impl Node {
         Ok(())
     }
 
+    /// Fails for a transaction that lost locks when its range was split and of which nothing says what it rests
+    /// on but those.
+    pub(crate) fn check_locks(&self, part: PartKey, header: &Header) -> Result<(), KvError> {
+        let rests_on_locks =
+            header.refresh_spans.is_empty() && header.txn.as_ref().is_some_and(|txn| txn.lease != 0);
+        let lost = |entry: &crate::shard::TxnEntry| entry.lost_locks;
+        if rests_on_locks && self.shard(part.txn.tenant).txn(part).is_some_and(lost) {
+            return Err(aborted("the range was split, and locks of the transaction are gone"));
+        }
+        Ok(())
+    }
+
     /// Answers a refresh.
     pub(crate) async fn refresh(self: Arc<Self>, asker: Asker, batch: BatchRequest) -> BatchResult {
         let header = &batch.header;
@@ -171,11 +184,15 @@ impl Node {
         to: Option<Timestamp>,
     ) -> Result<Timestamp, Unread> {
         let header = &batch.header;
-        let lease = self.pipeline.lease(asker.range)?;
+        let lease = sequence_of(self.pipeline.lease(asker.range)?);
         if header.txn.as_ref().is_some_and(|txn| txn.lease != 0 && txn.lease != lease) {
             return Err(aborted("the lease of the range moved, and the transaction's locks are gone").into());
         }
         self.check_txn(asker, header)?;
+        self.check_holds(asker, batch)?;
+        if header.txn.is_some() {
+            self.check_locks(part_key(asker, header)?, header)?;
+        }
         let from = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
         let to = match to {
             Some(to) => to,

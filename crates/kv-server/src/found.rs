@@ -76,7 +76,7 @@ fn put_ranges(
         end: prefix_end(&root).unwrap_or_default(),
         start: root,
         generation: 1,
-        config: Bytes::new(),
+        ..RangeDescriptor::default()
     };
     let mut descriptors = vec![root];
     let mut tenants = tenants(engine)?;
@@ -219,7 +219,7 @@ mod tests {
                 start: Bytes::from_static(&[0]),
                 end: Bytes::from_static(&[0xff]),
                 generation: 1,
-                config: Bytes::new(),
+                ..RangeDescriptor::default()
             };
             put_first_replica(&mut batch, &all, voters, Timestamp::new(99, 0));
             engine.write(&batch, true).expect("write");

@@ -11,7 +11,7 @@
 use crate::admin;
 use crate::authorize::{Caller, authorize};
 use crate::bounds;
-use crate::cluster::{Cluster, Myself};
+use crate::cluster::{CLUSTER, Cluster, Myself};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
 use crate::environment::Environment;
@@ -22,11 +22,12 @@ use crate::guards::{LatchGuard, LoneTxn};
 use crate::latch::{Access, LatchId};
 use crate::lock_table::TxnKey;
 use crate::metrics::{kind_index, metrics};
-use crate::pipeline::{Absent, Hook, Pipeline, Standing, Stepped, Transport};
+use crate::pipeline::{Absent, Hook, Pipeline, Standing, Stepped, Transport, sequence_of};
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
 use crate::shard::{ConnectionId, PartKey, Shard, TxnEntry, TxnStatus, aborted};
 use crate::validate::validate;
+use bytes::Bytes;
 use hashbrown::HashSet;
 use kv_api::batch::{Header, RequestKind, Response};
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
@@ -40,8 +41,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
-use storage::txn_record::TxnRecord;
-use storage::{Engine, StorageError, StorageResult};
+use storage::txn_record::{self, TxnRecord};
+use storage::{Engine, StorageError, StorageResult, WriteBatch};
 use tokio::sync::{mpsc, oneshot};
 
 /// Number of shards; a power of two.
@@ -310,7 +311,8 @@ impl Node {
     /// Takes a batch in once its range is awake, if this node serves it then.
     async fn arrive(self: Arc<Self>, mut asker: Asker, batch: BatchRequest, class: Class) -> BatchResult {
         // Before anything is woken: nobody works on a range that has none of theirs.
-        let found = self.pipeline.covering(TenantId(asker.tenant).span().start).await?;
+        let key = bounds::first_key(&batch).unwrap_or_else(|| TenantId(asker.tenant).span().start);
+        let found = self.pipeline.covering(key).await?;
         match found {
             Some(found) if asker.range == 0 || asker.range == found => asker.range = found,
             _ => return Err(KvError::range_not_found(asker.range)),
@@ -475,6 +477,10 @@ impl Node {
         loop {
             // What is read from here on counts under this lease only; `submit` insists on it.
             let lease = self.pipeline.lease(range)?;
+            let fits = |span: &Span| tenant == CLUSTER || bounds::within(&batch, tenant, span);
+            if !self.pipeline.holds(range, fits) {
+                return Err(KvError::range_not_found(range));
+            }
             let clock = if kind == WriteKind::Prepare { Some(self.pipeline.clock(range)?) } else { None };
             let (spans, generation) = self.latch_spans(asker, part, &batch, kind)?;
             let latches = self.latch(tenant, spans).await;
@@ -483,7 +489,10 @@ impl Node {
             {
                 return Ok(BatchResponse { clock, ..response });
             }
-            check_lease(&batch.header, lease)?;
+            check_lease(&batch.header, sequence_of(lease))?;
+            if matches!(kind, WriteKind::Commit | WriteKind::Prepare) {
+                self.check_locks(part, &batch.header)?;
+            }
             let room = match kind {
                 WriteKind::Locking => None,
                 _ => Some(self.pipeline.reserve(batch.encoded_len() * 2).await?),
@@ -520,6 +529,7 @@ impl Node {
             };
             return match outcome {
                 Outcome::Answer(mut response) => {
+                    let lease = sequence_of(lease);
                     response.lease = if kind == WriteKind::Locking { lease } else { 0 };
                     Ok(response)
                 }
@@ -591,6 +601,7 @@ impl Node {
                         Ok(Err(error)) => return Err(command_error(error, ordered)),
                         Err(_) => return Err(ambiguous()),
                     };
+                    let lease = sequence_of(lease);
                     response.lease = if kind == WriteKind::Flush { lease } else { 0 };
                     if kind == WriteKind::Prepare {
                         response.prepared_at = Some(timestamp);
@@ -781,6 +792,27 @@ impl Hook for Listener {
         let Some(node) = self.0.upgrade() else { return false };
         let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
         node.shard(tenant).is_used(range)
+    }
+
+    fn can_split(&self, range: RangeId, span: &Span) -> bool {
+        let Some(node) = self.0.upgrade() else { return false };
+        let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
+        node.shard(tenant).is_divisible(range)
+    }
+
+    fn add_to_split(&self, span: &Span, key: &Bytes, batch: &mut WriteBatch) -> StorageResult<()> {
+        let Some(node) = self.0.upgrade() else { return Ok(()) };
+        // Both must know what was aborted; nothing else is on record while a range can be split.
+        for (_, record) in txn_record::within(&*node.engine, &span.start, &span.end)? {
+            txn_record::put(batch, key, &record);
+        }
+        Ok(())
+    }
+
+    fn split(&self, left: RangeId, right: &Span) {
+        let Some(node) = self.0.upgrade() else { return };
+        let tenant = TenantId::of_key(&right.start).map_or(0, |tenant| tenant.0);
+        node.shard(tenant).split(left, right);
     }
 
     fn removed(&self, range: RangeId) {

@@ -27,7 +27,7 @@ mod driver;
 mod recovery;
 mod stepped;
 
-pub use driver::{NodesStatus, Status, Surveyed, Transport};
+pub use driver::{NodesStatus, SplitAt, Status, Surveyed, Transport};
 pub use stepped::{Due, Stepped};
 
 use crate::command::{Command, CommandError, Order};
@@ -43,12 +43,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use storage::{Engine, StorageError, StorageResult};
+use storage::{Engine, StorageError, StorageResult, WriteBatch};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 /// The range of the cluster's own keys.
 pub const ROOT: RangeId = 1;
 
+/// Bits of a lease's name that are its sequence number; those above count splits.
+const SEQUENCE_BITS: u32 = 48;
 /// When the ceiling of the lease is this near it is raised.
 const CEILING_NEAR_NS: u64 = 2_000_000_000;
 /// Pause before it is looked again whether a lease that was just won can be used.
@@ -67,6 +69,12 @@ pub enum Standing {
     Follower(Option<NodeId>),
 }
 
+/// The sequence number of the lease that [`Pipeline::lease`] names: what of it stays the same when the range is
+/// split.
+pub fn sequence_of(lease: u64) -> u64 {
+    lease & ((1 << SEQUENCE_BITS) - 1)
+}
+
 struct Queued {
     command: Command,
     timestamp: Timestamp,
@@ -78,6 +86,8 @@ struct RangeState {
     span: Span,
     clock: HybridClock,
     held: Option<Held>,
+    /// How often its keys have become fewer since it woke.
+    splits: u64,
     /// Timestamps of ordered commands that are not applied yet.
     in_flight: BTreeSet<Timestamp>,
     /// Told whenever one of them no longer is in flight.
@@ -103,6 +113,7 @@ impl RangeState {
             damaged: None,
             clock: HybridClock::default(),
             held: None,
+            splits: 0,
             in_flight: BTreeSet::new(),
             landed: watch::Sender::new(()),
             wants_ceiling: false,
@@ -110,6 +121,11 @@ impl RangeState {
             batches: 0,
             standing: watch::Sender::new(Standing::Follower(None)),
         }
+    }
+
+    /// The name of its lease, which is another after a split.
+    fn lease(&self, held: Held) -> u64 {
+        (self.splits << SEQUENCE_BITS) | sequence_of(held.sequence)
     }
 
     fn stand(&self, standing: Standing) {
@@ -147,6 +163,7 @@ enum Asked {
     Wake(RangeId, oneshot::Sender<Woken>),
     ChangeMembers(RangeId, MemberChange, oneshot::Sender<Result<(), KvError>>),
     TransferLease(RangeId, NodeId, oneshot::Sender<Result<(), KvError>>),
+    Split(RangeId, SplitAt, oneshot::Sender<Result<(), KvError>>),
     Statuses(Vec<RangeId>, oneshot::Sender<Vec<Status>>),
     Nodes(oneshot::Sender<NodesStatus>),
     Held(oneshot::Sender<Vec<RangeId>>),
@@ -217,6 +234,18 @@ pub trait Hook: Send + Sync {
     fn removed(&self, range: RangeId);
     /// The members of a range whose lease is held here are others, or its descriptor is.
     fn described(&self, range: RangeId);
+    /// Whether a range whose lease is held here, with these keys, can be split now, where nothing is let in and
+    /// no command is under way: no transaction has intents or prepared records in it.
+    fn can_split(&self, range: RangeId, span: &Span) -> bool;
+    /// Adds to the command that splits a range with the keys `span` at `key` what the new range must have besides
+    /// its keys.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn add_to_split(&self, span: &Span, key: &Bytes, batch: &mut WriteBatch) -> StorageResult<()>;
+    /// The keys of `right` are no longer those of the range `left`, whose lease is held here: what is in memory
+    /// of transactions there is forgotten. Called before either part is served.
+    fn split(&self, left: RangeId, right: &Span);
 }
 
 /// The clock, the lease and the queue in front of the Raft log.
@@ -395,13 +424,22 @@ impl Pipeline {
         self.ask(|answer| Asked::Covering(key, answer)).await
     }
 
-    /// The sequence number of a range's lease, for as long as it is this node's.
+    /// The name of a range's lease, for as long as it is this node's: its sequence number ([`sequence_of`]), and
+    /// how often the range was split under it. Who asks for it and then looks at the keys of the range
+    /// ([`Pipeline::holds`]) has them as they are for as long as the name stays.
     ///
     /// # Errors
     /// [`KvErrorKind::NotLeaseholder`] if it is not.
     pub fn lease(&self, range: RangeId) -> Result<u64, KvError> {
         let mut state = self.shared.state.lock();
-        self.shared.held(&mut state, range).map(|(_, held)| held.sequence)
+        self.shared.held(&mut state, range).map(|(found, held)| found.lease(held))
+    }
+
+    /// Whether the keys of a range that is awake here are as `fits` wants them. After a timestamp of the range was
+    /// asked for this says whether it is one for these keys.
+    pub fn holds(&self, range: RangeId, fits: impl FnOnce(&Span) -> bool) -> bool {
+        let state = self.shared.state.lock();
+        state.ranges.get(&range).is_some_and(|found| fits(&found.span))
     }
 
     /// A closed timestamp at or above every commit in the range acknowledged so far.
@@ -461,7 +499,8 @@ impl Pipeline {
             return Err(shutting_down());
         }
         let range = command.range;
-        if self.shared.held(&mut state, range)?.1.sequence != command.lease {
+        let (found, held) = self.shared.held(&mut state, range)?;
+        if found.lease(held) != command.lease {
             return Err(not_leaseholder());
         }
         if *self.shared.disk_full.borrow() {
@@ -551,6 +590,17 @@ impl Pipeline {
     /// If this node does not hold it, or the other cannot take it.
     pub async fn transfer_lease(&self, range: RangeId, to: NodeId) -> Result<(), KvError> {
         self.ask(|answer| Asked::TransferLease(range, to, answer)).await?
+    }
+
+    /// Splits a range, so that a key is the first of a new one, which this node serves a moment after this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::NotLeaseholder`] if this node does not hold the lease, [`KvErrorKind::RangeNotFound`] if the
+    /// key is not in the range, [`KvErrorKind::InvalidRequest`] if it is its first, [`KvErrorKind::Unavailable`] if
+    /// it cannot be split now; the range is as it was then. [`KvErrorKind::Ambiguous`] if the lease was lost.
+    pub async fn split(&self, range: RangeId, at: SplitAt) -> Result<(), KvError> {
+        self.ask(|answer| Asked::Split(range, at, answer)).await?
     }
 
     /// Descriptors of the replicas here, awake or not, that say how their ranges are kept.

@@ -4,6 +4,7 @@
 //! intent of a prepared transaction that is not decided yet, and a timestamp that comes from another range and
 //! that this one has not come to yet.
 
+use crate::bounds;
 use crate::node::{Asker, BatchResult, Node};
 use crate::shard::key_after;
 use bytes::BytesMut;
@@ -129,6 +130,7 @@ impl Node {
         let header = &batch.header;
         let own = self.check_txn(asker, header)?;
         let timestamp = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
+        self.check_holds(asker, batch)?;
         let intents = self.intent_view(asker, own);
         let clock = self.check_certain(asker, header, &batch.requests, timestamp, &intents)?;
         let view = View { reader: &*self.engine, timestamp, intents: &intents, overlay: None };
@@ -144,6 +146,15 @@ impl Node {
         let cut = budget.is_spent() && (header.target_bytes == 0 || header.target_bytes > max_scan_bytes);
         let read_timestamp = Some(timestamp);
         Ok((BatchResponse { responses, read_timestamp, clock, ..BatchResponse::default() }, cut))
+    }
+
+    /// Fails if the keys of a batch are no longer those of its range. Where they still are after a timestamp was
+    /// chosen, that is one for them: what was split off goes on above it.
+    pub(crate) fn check_holds(&self, asker: Asker, batch: &BatchRequest) -> Result<(), KvError> {
+        if self.pipeline.holds(asker.range, |span| bounds::within(batch, asker.tenant, span)) {
+            return Ok(());
+        }
+        Err(KvError::range_not_found(asker.range))
     }
 
     /// The same, and waits for what must be waited for.

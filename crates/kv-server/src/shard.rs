@@ -71,6 +71,8 @@ pub struct TxnEntry {
     pub intents: IntentSet,
     /// What its record says, once it is prepared.
     pub record: Option<TxnRecord>,
+    /// Whether the range was split and locks of it went with the keys.
+    pub lost_locks: bool,
     /// Since when it is prepared.
     pub since: Millis,
     /// Whether it is to be aborted as soon as the command under way is through.
@@ -298,6 +300,7 @@ impl Shard {
                 intents: IntentSet::default(),
                 tracked: Vec::new(),
                 record: None,
+                lost_locks: false,
                 since: 0,
                 doomed: false,
             }
@@ -397,6 +400,19 @@ impl Shard {
     pub fn has_unsettled(&self, range: RangeId) -> bool {
         let unsettled = |intents: &RangeIntents| !intents.prepared.is_empty() || !intents.decided.is_empty();
         self.intents.get(&range).is_some_and(unsettled)
+    }
+
+    /// Takes the keys of a span from a range: locks there are lost, and who waited for one is told.
+    pub fn split(&mut self, range: RangeId, right: &Span) {
+        for part in self.parts_of(range) {
+            let before = self.locks.held_count(part.txn);
+            wake(self.locks.release_within(part.txn, right));
+            if self.locks.held_count(part.txn) < before
+                && let Some(entry) = self.txns.get_mut(&part)
+            {
+                entry.lost_locks = true;
+            }
+        }
     }
 
     /// Whether the keys of a range can be divided: no transaction has intents there.

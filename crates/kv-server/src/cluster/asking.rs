@@ -89,6 +89,7 @@ fn is_answer(kind: &Kind) -> bool {
             | Kind::Digest(_)
             | Kind::TxnOutcome(_)
             | Kind::Waits(_)
+            | Kind::RangeId(_)
     )
 }
 

@@ -15,7 +15,7 @@ pub struct Message {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// What is asked or answered.
-    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 20, 21, 22, 23")]
+    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 22, 23")]
     pub kind: Option<Kind>,
 }
 
@@ -55,6 +55,12 @@ pub enum Kind {
     /// The replica of a range holds something else than the others: it must not serve. Answered with `Done`.
     #[prost(message, tag = "12")]
     Distrust(Gone),
+    /// Asks the leaseholder of the root range for the name of a range that is to be split off another.
+    #[prost(message, tag = "13")]
+    GetRangeId(GetRangeId),
+    /// A name that no range has had.
+    #[prost(message, tag = "14")]
+    RangeId(Named),
     /// See [`AskOutcome`]. Only the leaseholder of the key's range answers.
     #[prost(message, tag = "20")]
     AskOutcome(AskOutcome),
@@ -170,6 +176,28 @@ pub struct Report {
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct Gone {
     /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+}
+
+/// See [`Kind::GetRangeId`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetRangeId {
+    /// The range that is to be split.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+    /// Its first key.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub start: Bytes,
+    /// First key after it.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub end: Bytes,
+}
+
+/// A name for a range.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Named {
+    /// The name.
     #[prost(uint64, tag = "1")]
     pub range_id: RangeId,
 }

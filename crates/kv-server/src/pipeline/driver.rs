@@ -1,5 +1,9 @@
 //! The thread that owns the node's replicas.
 
+mod split;
+
+pub use split::SplitAt;
+
 use super::recovery::Recovery;
 use super::{Asked, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State};
 use crate::command::CommandError;
@@ -14,6 +18,7 @@ use replication::{
     Envelope, Event, GroupStatus, LeaseView, Millis, NodeId, Proposal, RangeDescriptor, RangeId,
     ReplicationError, Sound, Store,
 };
+use split::Splitting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +89,8 @@ struct Awake {
     lapsed: Option<Millis>,
     /// To whom the lease goes as soon as nothing is under way.
     leaving: Option<Leaving>,
+    /// Where it is being split.
+    splitting: Option<Splitting>,
 }
 
 /// A lease that is about to be handed over.
@@ -126,6 +133,8 @@ pub(super) struct Driver {
     closing: Option<Millis>,
     /// Ranges whose leases are to be handed over.
     leaving: BTreeSet<RangeId>,
+    /// Ranges that are being split.
+    splitting: BTreeSet<RangeId>,
     /// Who waits for entries to be applied.
     reaching: Vec<(RangeId, u64, oneshot::Sender<bool>)>,
     disk_was_full: bool,
@@ -141,7 +150,7 @@ struct Work {
 }
 
 fn busy(reason: &str) -> KvError {
-    KvError::new(KvErrorKind::Unavailable, format!("the lease of the range stays: {reason}"))
+    KvError::new(KvErrorKind::Unavailable, format!("the range stays as it is: {reason}"))
 }
 
 fn span_of(descriptor: &RangeDescriptor) -> Span {
@@ -169,6 +178,7 @@ impl Driver {
             changed: BTreeSet::new(),
             closing: None,
             leaving: BTreeSet::new(),
+            splitting: BTreeSet::new(),
             reaching: Vec::new(),
             disk_was_full: false,
         }
@@ -321,6 +331,7 @@ impl Driver {
             self.transport.send(envelope);
         }
         self.hand_over(now);
+        self.propose_splits(now);
         self.publish();
         self.tell_reached();
         Ok(())
@@ -406,6 +417,7 @@ impl Driver {
         let found = state.ranges.entry(range).or_insert_with(|| RangeState::new(span_of(descriptor)));
         if found.span.start != descriptor.start || found.span.end != descriptor.end {
             found.span = span_of(descriptor);
+            found.splits += 1;
         }
     }
 
@@ -417,7 +429,7 @@ impl Driver {
         let proposal = Proposal {
             id,
             range: queued.command.range,
-            lease_sequence: queued.command.lease,
+            lease_sequence: super::sequence_of(queued.command.lease),
             batch,
             change: queued.command.change.take(),
             // Commands are proposed in the order of their timestamps.
@@ -494,6 +506,7 @@ impl Driver {
                 let _ = answer.send(self.store.change_members(now, range, change).map_err(refused));
             }
             Asked::TransferLease(range, to, answer) => self.begin_leaving(now, range, to, answer),
+            Asked::Split(range, at, answer) => self.begin_split(now, range, at, answer),
             Asked::Statuses(ranges, answer) => {
                 let status = |range| {
                     let group = self.store.status(range)?;
@@ -568,7 +581,7 @@ impl Driver {
     ) {
         let awake = self.awake.get_mut(&range).filter(|awake| awake.acquired.is_some());
         match awake {
-            Some(awake) if awake.leaving.is_none() => {
+            Some(awake) if awake.leaving.is_none() && awake.splitting.is_none() => {
                 awake.leaving = Some(Leaving { to, since: now, answer });
                 if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
                     found.held = None;
@@ -577,7 +590,7 @@ impl Driver {
             }
             // Who asked may be gone.
             Some(_) => {
-                let _ = answer.send(Err(busy("its lease is being handed over already")));
+                let _ = answer.send(Err(busy("another change of it is under way")));
             }
             None => {
                 let _ = answer.send(Err(super::not_leaseholder()));
@@ -588,8 +601,7 @@ impl Driver {
     /// Hands over the leases of ranges in which nothing is under way any more.
     fn hand_over(&mut self, now: Millis) {
         for range in std::mem::take(&mut self.leaving) {
-            let under_way = self.pending.values().any(|queued| queued.command.range == range)
-                || self.shared.state.lock().queue.iter().any(|queued| queued.command.range == range);
+            let under_way = self.is_under_way(range);
             let Some(awake) = self.awake.get_mut(&range) else { continue };
             let Some(leaving) = awake.leaving.take() else { continue };
             if !under_way {
@@ -682,13 +694,17 @@ impl Driver {
             Event::Applied { range, id, index } => {
                 if let Some(queued) = self.pending.remove(&id) {
                     self.finish(queued, Ok(index));
+                } else if self.is_split(range, id) {
+                    self.end_split(range, Ok(()));
                 } else if self.awake.get(&range).is_some_and(|awake| awake.recovery.is(id)) {
                     self.recover(now, range)?;
                 }
             }
-            Event::Rejected { id, .. } => {
+            Event::Rejected { range, id } => {
                 if let Some(queued) = self.pending.remove(&id) {
                     self.finish(queued, Err(CommandError::Rejected));
+                } else if self.is_split(range, id) {
+                    self.end_split(range, Err(super::not_leaseholder()));
                 }
             }
             Event::LeaseAcquired { range, sequence, floor, .. } => {
@@ -730,7 +746,7 @@ impl Driver {
                 self.enter(range);
                 self.described(range);
             }
-            Event::Created { range, .. } => tracing::debug!(range, "a range came to be"),
+            Event::Created { range, .. } => self.created(now, range)?,
             Event::Slept { range } => {
                 tracing::debug!(range, "a range fell asleep");
                 self.leave(range);
@@ -832,6 +848,7 @@ impl Driver {
                 (LeaseView::Held { sequence, ceiling, until }, Some(acquired))
                     if sequence == acquired
                         && awake.leaving.is_none()
+                        && awake.splitting.is_none()
                         && awake.recovery.is_complete()
                         && ceiling > found.clock.latest() =>
                 {
@@ -847,6 +864,8 @@ impl Driver {
     }
 
     fn lease_lost(&mut self, range: RangeId, leader: Option<NodeId>) {
+        // It may be applied yet.
+        self.end_split(range, Err(CommandError::Unknown.into()));
         if let Some(awake) = self.awake.get_mut(&range) {
             *awake = Awake::default();
         }

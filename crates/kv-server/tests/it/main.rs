@@ -5,4 +5,5 @@ mod crash;
 mod histories;
 mod peers;
 mod protocol;
+mod split;
 mod support;

@@ -477,6 +477,9 @@ impl Node {
         loop {
             // What is read from here on counts under this lease only; `submit` insists on it.
             let lease = self.pipeline.lease(range)?;
+            if let Some(at) = wanted_timestamp(&batch) {
+                self.pipeline.raise_above(range, at).await?;
+            }
             let fits = |span: &Span| tenant == CLUSTER || bounds::within(&batch, tenant, span);
             if !self.pipeline.holds(range, fits) {
                 return Err(KvError::range_not_found(range));
@@ -835,6 +838,16 @@ fn check_lease(header: &Header, lease: u64) -> Result<(), KvError> {
             Err(aborted("the lease of the range moved, and the transaction's locks are gone"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Where a batch wants to be prepared or committed, if it says so.
+fn wanted_timestamp(batch: &BatchRequest) -> Option<Timestamp> {
+    match &batch.requests.last()?.kind {
+        Some(RequestKind::EndTxn(end)) => {
+            end.commit_at.or_else(|| end.prepare.as_ref().map(|prepare| prepare.timestamp))
+        }
+        _ => None,
     }
 }
 

@@ -51,6 +51,13 @@ pub const ROOT: RangeId = 1;
 
 /// Bits of a lease's name that are its sequence number; those above count splits.
 const SEQUENCE_BITS: u32 = 48;
+/// How far the ceiling of a lease is raised above the wall clock. The next lease begins there, so the clock of a
+/// range may be that far ahead of the wall clock.
+const CEILING_AHEAD_NS: u64 = 5_000_000_000;
+/// How far it is at least above the clock of the range, where that is ahead of the wall clock already.
+const CEILING_SLACK_NS: u64 = 200_000_000;
+/// How far ahead of the wall clock a timestamp may be that comes from elsewhere.
+const MAX_AHEAD_NS: u64 = CEILING_AHEAD_NS + MAX_CLOCK_OFFSET_NS + 2 * CEILING_SLACK_NS;
 /// When the ceiling of the lease is this near it is raised.
 const CEILING_NEAR_NS: u64 = 2_000_000_000;
 /// Pause before it is looked again whether a lease that was just won can be used.
@@ -93,6 +100,8 @@ struct RangeState {
     /// Told whenever one of them no longer is in flight.
     landed: watch::Sender<()>,
     wants_ceiling: bool,
+    /// A timestamp that the ceiling is to be above.
+    wanted: Timestamp,
     /// Whether anything was asked of it since the driver looked.
     used: bool,
     /// Batches since they were counted last.
@@ -117,6 +126,7 @@ impl RangeState {
             in_flight: BTreeSet::new(),
             landed: watch::Sender::new(()),
             wants_ceiling: false,
+            wanted: Timestamp::MIN,
             used: true,
             batches: 0,
             standing: watch::Sender::new(Standing::Follower(None)),
@@ -541,14 +551,35 @@ impl Pipeline {
         loop {
             let closed = {
                 let mut state = self.shared.state.lock();
-                self.shared.advance(&mut state, range, timestamp)?;
+                let below = self.shared.is_below_ceiling(&mut state, range, timestamp)?;
+                if below {
+                    self.shared.advance(&mut state, range, timestamp)?;
+                }
                 let Some(found) = state.ranges.get_mut(&range) else { return Err(not_leaseholder()) };
-                if found.in_flight.first().is_none_or(|oldest| *oldest > timestamp) {
+                if below && found.in_flight.first().is_none_or(|oldest| *oldest > timestamp) {
                     return Ok(());
                 }
                 found.landed.subscribe()
             };
             wait_for_change(closed).await?;
+        }
+    }
+
+    /// Waits until the ceiling of a range's lease is above a timestamp.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::close_up_to`].
+    pub async fn raise_above(&self, range: RangeId, timestamp: Timestamp) -> Result<(), KvError> {
+        loop {
+            let landed = {
+                let mut state = self.shared.state.lock();
+                if self.shared.is_below_ceiling(&mut state, range, timestamp)? {
+                    return Ok(());
+                }
+                let Some(found) = state.ranges.get_mut(&range) else { return Err(not_leaseholder()) };
+                found.landed.subscribe()
+            };
+            wait_for_change(landed).await?;
         }
     }
 
@@ -811,20 +842,33 @@ impl Shared {
         }
     }
 
-    /// Moves the clock of a range up to a timestamp; false if it is there already or past it.
-    fn advance(&self, state: &mut State, range: RangeId, to: Timestamp) -> Result<bool, KvError> {
-        let physical = self.environment.physical_ns();
-        let (found, Held { ceiling, .. }) = self.held(state, range)?;
-        if to <= found.clock.latest() {
-            return Ok(false);
-        }
-        if to.wall_ns > physical.saturating_add(MAX_CLOCK_OFFSET_NS) {
-            let message = "the timestamp lies further ahead than the clocks of two nodes may be apart";
+    /// Whether a timestamp is below the ceiling of a range's lease; if it is not, the ceiling is about to be raised.
+    fn is_below_ceiling(&self, state: &mut State, range: RangeId, to: Timestamp) -> Result<bool, KvError> {
+        if to.wall_ns > self.environment.physical_ns().saturating_add(MAX_AHEAD_NS) {
+            let message = "the timestamp is further ahead than clocks can be";
             return Err(KvError::new(KvErrorKind::InvalidRequest, message));
         }
-        if to >= ceiling {
-            // It is raised long before, unless there is no space on the disk.
+        let (found, Held { ceiling, .. }) = self.held(state, range)?;
+        if to < ceiling {
+            return Ok(true);
+        }
+        found.wanted = found.wanted.max(to);
+        if !found.wants_ceiling {
+            found.wants_ceiling = true;
+            state.ceilings.push(range);
+            self.ready.notify_one();
+        }
+        Ok(false)
+    }
+
+    /// Moves the clock of a range up to a timestamp; false if it is there already or past it.
+    fn advance(&self, state: &mut State, range: RangeId, to: Timestamp) -> Result<bool, KvError> {
+        if !self.is_below_ceiling(state, range, to)? {
             return Err(KvError::new(KvErrorKind::Retry, "the clock of the range cannot be moved at the moment"));
+        }
+        let (found, _) = self.held(state, range)?;
+        if to <= found.clock.latest() {
+            return Ok(false);
         }
         found.clock.observe(to);
         Ok(true)

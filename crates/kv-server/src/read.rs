@@ -201,9 +201,10 @@ impl Node {
         timestamp: Timestamp,
         intents: &IntentView,
     ) -> Result<Option<Timestamp>, Unread> {
-        let Some(limit) = header.uncertainty_limit else { return Ok(None) };
+        if !header.uncertain {
+            return Ok(None);
+        }
         let clock = self.pipeline.clock(asker.range)?;
-        let limit = limit.min(clock);
         // What is in flight at or below it is not acknowledged yet.
         for request in requests {
             let span = match &request.kind {
@@ -211,7 +212,7 @@ impl Node {
                 Some(RequestKind::Scan(scan)) => Span::new(scan.start.clone(), scan.end.clone()),
                 _ => continue,
             };
-            if mvcc::changed(&*self.engine, &span, timestamp, limit, intents)?.is_some() {
+            if mvcc::changed(&*self.engine, &span, timestamp, clock, intents)?.is_some() {
                 return Err(KvError::snapshot_behind(clock).into());
             }
         }

@@ -61,7 +61,9 @@ impl Cluster {
             (counter_key(), Some(Bytes::copy_from_slice(&range_id.to_be_bytes()))),
             (record_key(&record.start), Some(record.encode_to_vec().into())),
         ];
-        let change = RangeChange { descriptor: None, created: vec![descriptor], ..RangeChange::default() };
+        // Nothing was ever served in it; its clock need not begin seconds ahead.
+        let served = Some(node.pipeline.clock(ROOT)?);
+        let change = RangeChange { descriptor: None, created: vec![descriptor], served };
         self.write(node, lease, writes, Some(change)).await
     }
 

@@ -5,7 +5,7 @@ mod split;
 pub use split::SplitAt;
 
 use super::recovery::Recovery;
-use super::{Asked, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State};
+use super::{Asked, CEILING_AHEAD_NS, CEILING_SLACK_NS, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State};
 use crate::command::CommandError;
 use crate::metrics::metrics;
 use bytes::Bytes;
@@ -25,8 +25,6 @@ use std::time::Duration;
 use storage::{Engine, StorageError, WriteBatch};
 use tokio::sync::oneshot;
 
-/// How far the ceiling of the lease is raised above the clock.
-const CEILING_AHEAD_NS: u64 = 5_000_000_000;
 /// Most commands in one group.
 const MAX_GROUP_LEN: usize = 1024;
 /// Most bytes of effects in one group.
@@ -475,12 +473,12 @@ impl Driver {
         if awake.ceiling_asked || awake.acquired.is_none() {
             return;
         }
-        let latest =
-            self.shared.state.lock().ranges.get(&range).map_or(0, |found| found.clock.latest().wall_ns);
-        let ceiling = Timestamp::new(
-            latest.max(self.shared.environment.physical_ns()).saturating_add(CEILING_AHEAD_NS),
-            0,
-        );
+        let wanted = {
+            let state = self.shared.state.lock();
+            state.ranges.get(&range).map_or(0, |found| found.clock.latest().max(found.wanted).wall_ns)
+        };
+        let ahead = self.shared.environment.physical_ns().saturating_add(CEILING_AHEAD_NS);
+        let ceiling = Timestamp::new(ahead.max(wanted.saturating_add(CEILING_SLACK_NS)), 0);
         awake.ceiling_asked = self.store.extend_ceiling(now, range, ceiling).is_ok();
     }
 
@@ -852,6 +850,9 @@ impl Driver {
                         && awake.recovery.is_complete()
                         && ceiling > found.clock.latest() =>
                 {
+                    if found.held.is_none_or(|held| held.ceiling != ceiling) {
+                        found.landed.send_replace(());
+                    }
                     found.held = Some(Held { sequence, ceiling, until });
                     found.stand(Standing::Leaseholder(sequence));
                 }
@@ -873,6 +874,8 @@ impl Driver {
             let mut state = self.shared.state.lock();
             if let Some(found) = state.ranges.get_mut(&range) {
                 found.held = None;
+                found.landed.send_replace(());
+                found.wanted = Timestamp::MIN;
                 found.wants_ceiling = false;
                 found.damaged = None;
             }

@@ -2,6 +2,7 @@
 
 mod connection;
 mod crash;
+mod distributed;
 mod histories;
 mod peers;
 mod protocol;

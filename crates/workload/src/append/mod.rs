@@ -84,7 +84,7 @@ pub enum Level {
     Serializable,
     /// READ COMMITTED
     ReadCommitted,
-    /// Each of its own
+    /// Either; more than PostgreSQL promises, whose serializable transactions do not look at others
     Mixed,
 }
 

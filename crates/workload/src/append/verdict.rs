@@ -28,7 +28,13 @@ pub fn report(name: &'static str, history: &History, strict: bool) -> CheckRepor
     }
     let (notes, problems): (Vec<_>, Vec<_>) =
         anomalies.iter().partition(|anomaly| anomaly.class == Class::Strict);
-    problems.iter().for_each(|problem| report.problem(problem));
+    // A few are listed: the first of every class before the second of any.
+    for round in 0..PER_CLASS {
+        for class in Class::ALL {
+            let of_class = problems.iter().filter(|problem| problem.class == class);
+            of_class.skip(round).take(1).for_each(|problem| report.problem(problem));
+        }
+    }
     notes.iter().for_each(|note| report.note(note));
     if problems.is_empty() {
         report.conclude(format_args!("no anomaly in {} transactions", history.txns.len()));

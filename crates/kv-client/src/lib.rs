@@ -113,6 +113,9 @@ mod client;
 mod config;
 mod connection;
 mod connections;
+mod join;
+mod lead;
+mod located;
 mod metrics;
 mod pending;
 mod ranges;
@@ -121,6 +124,7 @@ mod router;
 mod silence;
 mod txn;
 mod walk;
+mod wall;
 mod write_buffer;
 
 pub use client::KvClient;

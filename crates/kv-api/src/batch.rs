@@ -99,12 +99,12 @@ pub struct Header {
     /// seen.
     #[prost(bool, tag = "9")]
     pub any_replica: bool,
-    /// The read timestamp comes from another range, and this is the first the transaction asks of this one: what was
-    /// committed above the read timestamp, and not above what the clock of the range shows, may have been acknowledged
-    /// before the transaction began. A read that meets such a version fails with
-    /// [`crate::KvErrorKind::SnapshotBehind`].
-    #[prost(bool, tag = "10")]
-    pub uncertain: bool,
+    /// The read timestamp comes from another range: what was committed above it, but above neither this nor what the
+    /// clock of the range shows, may have been acknowledged before the transaction began. A read that meets such a
+    /// version fails with [`crate::KvErrorKind::SnapshotBehind`]. The first time [`Timestamp::MAX`], and then what
+    /// [`BatchResponse::clock`] said; absent where nothing is uncertain.
+    #[prost(message, optional, tag = "10")]
+    pub uncertainty_limit: Option<Timestamp>,
     /// Whether the transaction has read in other ranges what must stay unchanged: a snapshot that must move is
     /// then moved by the coordinator alone, which is told [`crate::KvErrorKind::SnapshotBehind`].
     #[prost(bool, tag = "11")]

@@ -19,13 +19,13 @@
 //!   the clock of its range there first and waits until nothing at or below it is in flight: what was read at a
 //!   timestamp never changes.
 //! * **Uncertainty.** One clock hands out all timestamps of a range, but two ranges have two. The first reads
-//!   in each further range say so ([`batch::Header::uncertain`]): a version above the read timestamp and at or below
-//!   what the clock of that range shows may have been acknowledged before the transaction began. Such a read fails
-//!   with [`error::KvErrorKind::SnapshotBehind`], and the coordinator moves the snapshot. What the clock showed is
-//!   returned ([`batch::BatchResponse::clock`]); later reads there are certain (`cockroachdb-2020`, section 4.2, with
-//!   the clock of the range as the observed timestamp). Since every version lies at or below the clock of its range
-//!   before it is acknowledged, the interval needs no other bound, and no read is stale however far the wall
-//!   clocks of nodes are apart.
+//!   in each further range carry [`batch::Header::uncertainty_limit`]: a version above the read timestamp and at or
+//!   below what the clock of that range shows may have been acknowledged before the transaction began. Such a read
+//!   fails with [`error::KvErrorKind::SnapshotBehind`], and the coordinator moves the snapshot. What the clock showed is
+//!   returned ([`batch::BatchResponse::clock`]) and limits what is uncertain to later reads there (`cockroachdb-2020`,
+//!   section 4.2, with the clock of the range as the observed timestamp). Since every version lies at or below the
+//!   clock of its range before it is acknowledged, the interval needs no other bound, and no read is stale
+//!   however far the wall clocks of nodes are apart.
 //! * **Writes are buffered** in the coordinator and overlaid on what it reads. They reach the
 //!   leaseholder together with [`batch::EndTxn`] as one batch: the one-phase commit of section 3.3.
 //!   A transaction whose buffer outgrows its budget flushes: writes without `EndTxn` become durable

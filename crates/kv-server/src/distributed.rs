@@ -100,6 +100,40 @@ impl Node {
         job.into_iter().for_each(|job| self.resolve_later(job));
     }
 
+    /// Aborts a prepared part, as its coordinator says. Answered when nobody can take it for prepared any more,
+    /// also under another lease.
+    pub(crate) async fn abort_prepared(self: Arc<Self>, part: PartKey) -> BatchResult {
+        let tenant = part.txn.tenant;
+        let lease = self.pipeline.lease(part.range)?;
+        let record = self.shard(tenant).txn(part).and_then(|entry| entry.record.clone());
+        let keys = record.as_ref().and_then(|record| IntentSet::of_spans(&record.spans).exact());
+        let spans = keys.iter().flatten().map(|key| (Span::point(key.clone()), Access::Write));
+        let latches = self.latch(tenant, spans.chain([(record_latch(part), Access::Write)]).collect()).await;
+        let status = self.shard(tenant).txn(part).map(|entry| entry.status);
+        if let (Some(record), Some(TxnStatus::Prepared(_))) = (record, status) {
+            let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+            let mut raw = WriteBatch::new();
+            txn_record::delete(&mut raw, &span.start, &part.txn.id);
+            for key in keys.iter().flatten() {
+                let intent = self.engine.get(Space::Locks, key)?;
+                if intent.is_some_and(|bytes| Intent::decode_txn(&bytes) == Ok(part.txn.id)) {
+                    raw.delete(Space::Locks, key);
+                }
+            }
+            self.submit_raw(part.range, lease, raw).await?;
+            let undone = self.undo_prepared(&mut self.shard(tenant), part).is_some();
+            match keys {
+                Some(_) if undone => self.resolved(part),
+                None if undone => self.resolve_later(ResolveJob::aborted(part, record.spans, false)),
+                _ => {}
+            }
+        } else if self.shard(tenant).decision(part).is_some() {
+            return Err(aborted("the transaction has committed"));
+        }
+        drop(latches);
+        Ok(BatchResponse { responses: vec![Response::default()], ..BatchResponse::default() })
+    }
+
     /// Ends a prepared part that was aborted.
     pub(crate) fn undo_prepared(&self, shard: &mut Shard, part: PartKey) -> Option<ResolveJob> {
         let entry = shard.undo_prepared(part)?;
@@ -188,10 +222,14 @@ impl Node {
         if header.txn.as_ref().is_some_and(|txn| txn.lease != 0 && txn.lease != lease) {
             return Err(aborted("the lease of the range moved, and the transaction's locks are gone").into());
         }
-        self.check_txn(asker, header)?;
+        let part = if header.txn.is_some() { Some(part_key(asker, header)?) } else { None };
+        let status = part.and_then(|part| self.shard(asker.tenant).txn(part).map(|entry| entry.status));
+        if !matches!(status, Some(TxnStatus::Prepared(_))) {
+            self.check_txn(asker, header)?;
+        }
         self.check_holds(asker, batch)?;
-        if header.txn.is_some() {
-            self.check_locks(part_key(asker, header)?, header)?;
+        if let Some(part) = part {
+            self.check_locks(part, header)?;
         }
         let from = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
         let to = match to {
@@ -199,7 +237,8 @@ impl Node {
             None => self.pipeline.read_timestamp(asker.range)?,
         };
         let tracked = self.tracked_spans(asker, header);
-        self.check_unchanged(asker, header.refresh_spans.iter().chain(&tracked), from, to)?;
+        let own = part.map(|part| part.txn.id);
+        self.check_unchanged(asker, own, header.refresh_spans.iter().chain(&tracked), from, to)?;
         Ok(to)
     }
 

@@ -341,7 +341,7 @@ impl<'a> Evaluation<'a> {
             }
             let tracked = self.node.tracked_spans(self.asker, self.header);
             let spans = self.header.refresh_spans.iter().chain(&tracked);
-            self.node.check_unchanged(self.asker, spans, first, present)?;
+            self.node.check_unchanged(self.asker, Some(self.txn.id), spans, first, present)?;
         }
         self.snapshot = present;
         let own = self.intents.own.take();
@@ -747,7 +747,7 @@ impl<'a> Evaluation<'a> {
             entry.map(|entry| entry.tracked.clone()).unwrap_or_default()
         };
         let spans = self.header.refresh_spans.iter().chain(&tracked).chain(&self.read_spans);
-        self.node.check_unchanged(self.asker, spans, self.snapshot, Timestamp::MAX)?;
+        self.node.check_unchanged(self.asker, Some(self.txn.id), spans, self.snapshot, Timestamp::MAX)?;
         self.enter_intents()?;
         let response = self.response();
         self.write_intents();
@@ -813,7 +813,7 @@ impl<'a> Evaluation<'a> {
         }
         // Moving the snapshot checked what lies below it.
         let spans = self.header.refresh_spans.iter().chain(&tracked).chain(&self.read_spans);
-        self.node.check_unchanged(self.asker, spans, self.snapshot, Timestamp::MAX)?;
+        self.node.check_unchanged(self.asker, Some(self.txn.id), spans, self.snapshot, Timestamp::MAX)?;
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
         shard.check(self.part, self.asker.connection, has_intents)?;

@@ -282,7 +282,7 @@ impl Node {
         let class = classify(&batch);
         if let Class::Abort = class {
             // What is to be forgotten is forgotten, whoever holds the lease.
-            return Answer::Ready(self.abort(asker, &batch));
+            return self.abort(asker, batch);
         }
         if self.pipeline.serves(asker.range, |span| bounds::within(&batch, asker.tenant, span)) {
             // Also what any replica might answer: here it costs least.
@@ -296,7 +296,7 @@ impl Node {
     fn take(self: &Arc<Self>, asker: Asker, batch: BatchRequest, class: Class) -> Answer {
         match class {
             Class::Read => self.take_read(asker, batch),
-            Class::Abort => Answer::Ready(self.abort(asker, &batch)),
+            Class::Abort => self.abort(asker, batch),
             Class::Refresh => Answer::Later(Box::pin(Arc::clone(self).refresh(asker, batch))),
             Class::Decide => Answer::Later(Box::pin(Arc::clone(self).decide(asker, batch))),
             Class::Resolve => Answer::Later(Box::pin(Arc::clone(self).resolve(asker, batch))),
@@ -406,29 +406,36 @@ impl Node {
         }
     }
 
-    fn abort(&self, asker: Asker, batch: &BatchRequest) -> BatchResult {
-        let part = part_key(asker, &batch.header)?;
+    fn abort(self: &Arc<Self>, asker: Asker, batch: BatchRequest) -> Answer {
+        let part = match part_key(asker, &batch.header) {
+            Ok(part) => part,
+            Err(error) => return Answer::Ready(Err(error)),
+        };
         let job = {
             let mut shard = self.shard(asker.tenant);
             match shard.txn(part).map(|entry| (entry.status, entry.connection)) {
-                Some((TxnStatus::Committing, _)) => return Err(aborted("the transaction is ending")),
+                Some((TxnStatus::Committing, _)) => {
+                    return Answer::Ready(Err(aborted("the transaction is ending")));
+                }
                 Some((TxnStatus::Preparing, connection)) => {
                     shard.txn_mut(part, connection).doomed = true;
-                    None
+                    return Answer::Ready(Err(aborted("the transaction is being prepared, and then aborted")));
                 }
                 // Its coordinator knows that it is not committed, whatever connection it speaks on.
-                Some((TxnStatus::Prepared(_), _)) => self.undo_prepared(&mut shard, part),
+                Some((TxnStatus::Prepared(_), _)) => {
+                    return Answer::Later(Box::pin(Arc::clone(self).abort_prepared(part)));
+                }
                 Some((TxnStatus::Pending, connection)) if connection != asker.connection => {
-                    return Err(aborted("the transaction belongs to another connection"));
+                    return Answer::Ready(Err(aborted("the transaction belongs to another connection")));
                 }
                 _ => shard.end(part).and_then(|entry| abort_job(part, &entry)),
             }
         };
         job.into_iter().for_each(|job| self.resolve_later(job));
-        Ok(BatchResponse {
+        Answer::Ready(Ok(BatchResponse {
             responses: vec![Response::default(); batch.requests.len()],
             ..BatchResponse::default()
-        })
+        }))
     }
 
     /// Checks that the transaction of a request may go on, if there is one, and returns it if it has

@@ -201,10 +201,9 @@ impl Node {
         timestamp: Timestamp,
         intents: &IntentView,
     ) -> Result<Option<Timestamp>, Unread> {
-        if !header.uncertain {
-            return Ok(None);
-        }
+        let Some(limit) = header.uncertainty_limit else { return Ok(None) };
         let clock = self.pipeline.clock(asker.range)?;
+        let limit = limit.min(clock);
         // What is in flight at or below it is not acknowledged yet.
         for request in requests {
             let span = match &request.kind {
@@ -212,26 +211,27 @@ impl Node {
                 Some(RequestKind::Scan(scan)) => Span::new(scan.start.clone(), scan.end.clone()),
                 _ => continue,
             };
-            if mvcc::changed(&*self.engine, &span, timestamp, clock, intents)?.is_some() {
+            if mvcc::changed(&*self.engine, &span, timestamp, limit, intents)?.is_some() {
                 return Err(KvError::snapshot_behind(clock).into());
             }
         }
         Ok(Some(clock))
     }
 
-    /// Checks that nothing in `spans` was committed in `(from, to]`. The caller's own intents do not
-    /// count, for they are not committed.
+    /// Checks that nothing in `spans` was committed in `(from, to]`, by others than `own`.
     ///
     /// # Errors
     /// [`KvErrorKind::Retry`] with the span that changed, and see [`Unread`].
     pub fn check_unchanged<'a>(
         &self,
         asker: Asker,
+        own: Option<TxnId>,
         spans: impl Iterator<Item = &'a Span>,
         from: Timestamp,
         to: Timestamp,
     ) -> Result<(), Unread> {
-        let intents = self.intent_view(asker, None);
+        let mut intents = self.intent_view(asker, None);
+        intents.prepared.retain(|(id, _)| Some(*id) != own);
         for span in spans {
             if let Some(key) = mvcc::changed(&*self.engine, span, from, to, &intents)? {
                 let mut error = KvError::new(

@@ -8,7 +8,6 @@ use super::write::{MAX_WRITE_BYTES, MAX_WRITES};
 use super::{Txn, moved};
 use crate::client::KvClient;
 use crate::router::Place;
-use crate::wall;
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, EndTxn, RequestKind};
 use kv_api::{Header, KvResult, TxnMeta};
@@ -40,15 +39,12 @@ impl Txn {
                 // That goes on also when this future is dropped.
                 Plan::Wide(shares) => return self.commit_wide(shares).await,
             };
-            let (timestamp, pinned) = match attempt {
+            let timestamp = match attempt {
                 Attempt::Again | Attempt::Behind(_) => continue,
-                Attempt::Committed(timestamp) => (timestamp, None),
-                Attempt::CommittedAt(timestamp) => (Some(timestamp), Some(timestamp)),
+                Attempt::Committed(timestamp) => timestamp,
+                Attempt::CommittedAt(timestamp) => Some(timestamp),
             };
             self.committed_in(range_id);
-            if let Some(pinned) = pinned {
-                wall::passed(pinned.wall_ns).await;
-            }
             return Ok(CommitInfo { timestamp });
         }
         Err(moved())

@@ -6,7 +6,6 @@ use crate::refresh::RefreshSpans;
 use crate::write_buffer::WriteBuffer;
 use bytes::Bytes;
 use kv_api::batch::IgnoredSequences;
-use kv_api::timestamp::MAX_CLOCK_OFFSET_NS;
 use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, Timestamp, TxnMeta};
 use rand::RngCore;
 
@@ -152,8 +151,7 @@ impl State {
     /// There is a snapshot, which the clock of a range has given.
     pub fn begin_snapshot(&mut self, at: Timestamp, range_id: u64) {
         self.read_timestamp = Some(at);
-        let limit = at.wall_ns.saturating_add(MAX_CLOCK_OFFSET_NS);
-        self.uncertain_until = Some(Timestamp::new(limit, at.logical));
+        self.uncertain_until = Some(Timestamp::MAX);
         self.parts.forget_clocks();
         if let Some(part) = self.parts.get_mut(range_id) {
             part.observed = Some(at);

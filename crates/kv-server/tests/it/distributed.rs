@@ -236,7 +236,7 @@ async fn what_may_have_been_acknowledged_before_is_uncertain() {
             txn: Some(txn.txn.clone()),
             range_id: two.right,
             read_timestamp: Some(read_timestamp),
-            uncertain,
+            uncertainty_limit: uncertain.then_some(Timestamp::MAX),
             ..Header::default()
         };
         let client = txn.client.clone();

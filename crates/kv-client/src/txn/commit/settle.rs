@@ -2,7 +2,7 @@
 //! times over, for whoever meets what is prepared waits for it.
 //!
 //! The record goes last: as long as any part is prepared, somebody may ask for it. What is not said here, because a
-//! range does not answer or too much is still to be said, those who meet it find out by themselves.
+//! range does not answer, those who meet it find out by themselves.
 
 use super::super::end::Farewell;
 use super::share::Share;
@@ -14,6 +14,8 @@ use kv_api::batch::{BatchRequest, DecideTxn, RequestKind, ResolveTxn};
 use kv_api::{Header, Timestamp, TxnMeta};
 use std::time::Duration;
 
+/// Most ranges with writes of one transaction.
+pub const MAX_PARTS: usize = 256;
 /// Times that something is said. Each time the way to the range is looked for as long as requests usually wait.
 const ATTEMPTS: u32 = 5;
 /// The first pause in between; the next ones are twice as long each.
@@ -32,12 +34,13 @@ pub struct Settled {
     pub parts: Vec<Bytes>,
 }
 
-/// Tells all ranges that a transaction has committed, unless too much is still to be said of others.
+/// Tells all ranges that a transaction has committed, once not too much is still to be said of others.
 pub async fn finish(client: &KvClient, settled: Settled) {
-    let Ok(_permit) = client.finishing().clone().try_acquire_owned() else { return };
+    // It is never closed. Readers wait for what is told here, so nothing is left out.
+    let _permit = client.finishing().clone().acquire_owned().await;
     let Settled { at, recorded, meta, anchor, parts } = settled;
     let written =
-        async { if recorded { Ok(()) } else { say(client, record(&meta, &anchor, at), &anchor).await } };
+        async { if recorded { Ok(()) } else { say(client, record(&meta, &anchor, at, &parts), &anchor).await } };
     let (_, written) = tokio::join!(resolve(client, &meta, at, &parts, false), written);
     if written.is_ok() && resolve(client, &meta, at, &parts, true).await.is_ok() {
         let _ = resolve(client, &meta, at, &[anchor], true).await;
@@ -84,8 +87,9 @@ pub async fn abort_at_anchor(client: &KvClient, meta: &TxnMeta, anchor: &Bytes) 
 }
 
 /// The batch that commits a transaction by its record.
-pub fn record(meta: &TxnMeta, anchor: &Bytes, at: Timestamp) -> BatchRequest {
-    about(meta, RequestKind::DecideTxn(DecideTxn { anchor: anchor.clone(), timestamp: at }))
+pub fn record(meta: &TxnMeta, anchor: &Bytes, at: Timestamp, parts: &[Bytes]) -> BatchRequest {
+    let parts = parts.iter().take(MAX_PARTS).cloned().collect();
+    about(meta, RequestKind::DecideTxn(DecideTxn { anchor: anchor.clone(), timestamp: at, parts }))
 }
 
 fn about(meta: &TxnMeta, request: RequestKind) -> BatchRequest {

@@ -105,13 +105,16 @@ struct Wide {
 impl Txn {
     /// Commits in several ranges. Runs on by itself from here.
     pub(in super::super) async fn commit_wide(&self, shares: Shares) -> KvResult<CommitInfo> {
+        if shares.writers.len() > settle::MAX_PARTS {
+            let message = format!("a transaction writes in at most {} ranges", settle::MAX_PARTS);
+            return Err(KvError::new(KvErrorKind::Overloaded, message));
+        }
         let (tell, told) = oneshot::channel();
         let Some(wide) = self.hand_over(shares, tell) else {
             return Err(KvError::new(KvErrorKind::Internal, "a commit without writes"));
         };
         tokio::spawn(wide.run());
         let timestamp = told.await.unwrap_or_else(|_| Err(ambiguous()))?;
-        wall::passed(timestamp.wall_ns).await;
         Ok(CommitInfo { timestamp: Some(timestamp) })
     }
 
@@ -213,12 +216,12 @@ impl Wide {
                 (to, true)
             }
         };
+        let elsewhere = self.writers.iter().filter(|share| !share.at.holds(&self.order.anchor));
+        let parts: Vec<Bytes> = elsewhere.map(|share| share.key.clone()).collect();
         if recorded {
-            self.record(at).await?;
+            self.record(at, &parts).await?;
         }
         let (meta, anchor) = (self.meta.clone(), self.order.anchor.clone());
-        let elsewhere = self.writers.iter().filter(|share| !share.at.holds(&anchor));
-        let parts = elsewhere.map(|share| share.key.clone()).collect();
         Ok(Settled { at, recorded, meta, anchor, parts })
     }
 
@@ -281,11 +284,11 @@ impl Wide {
     }
 
     /// Has the record say that the transaction has committed.
-    async fn record(&self, at: Timestamp) -> Result<(), Failure> {
+    async fn record(&self, at: Timestamp, parts: &[Bytes]) -> Result<(), Failure> {
         let (mut unanswered, mut pauses) = (false, Pauses::default());
         let doubt_at = Instant::now() + self.client.patience();
         loop {
-            let mut batch = settle::record(&self.meta, &self.order.anchor, at);
+            let mut batch = settle::record(&self.meta, &self.order.anchor, at, parts);
             match self.client.send(&mut batch, Sending::default()).await {
                 Ok(_) => return Ok(()),
                 Err(SendError::Kv(error)) if error.kind() == KvErrorKind::Aborted => {

@@ -3,6 +3,7 @@
 mod connection;
 mod crash;
 mod histories;
+mod nodes;
 mod peers;
 mod protocol;
 mod split;

@@ -114,3 +114,143 @@ impl Cluster {
         Ok(Named { range_id })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::directory::{RangeRecord, gone, of_tenant};
+    use storage::MemoryEngine;
+
+    const TENANT: TenantId = TenantId(7);
+
+    /// A node that is alone, with the tenant's range, and the number of that.
+    async fn with_range(engine: &Arc<MemoryEngine>) -> (Arc<Node>, Arc<Cluster>, RangeId) {
+        let (node, cluster) = start(engine);
+        cluster.create_tenant(&node, TENANT).await.expect("a range");
+        let range = known(&node).first().map(|record| record.range_id).expect("a record");
+        node.ready(range).await.expect("served");
+        (node, cluster, range)
+    }
+
+    fn start(engine: &Arc<MemoryEngine>) -> (Arc<Node>, Arc<Cluster>) {
+        let node = Node::start(engine.clone(), Limits::default()).expect("start");
+        let cluster = Arc::clone(node.cluster().expect("its part in the cluster"));
+        (node, cluster)
+    }
+
+    fn known(node: &Node) -> Vec<RangeRecord> {
+        of_tenant(&*node.engine, TENANT).expect("records")
+    }
+
+    fn spans(node: &Node) -> Vec<(RangeId, Bytes, Bytes)> {
+        known(node).into_iter().map(|record| (record.range_id, record.start, record.end)).collect()
+    }
+
+    /// Splits a range of which the directory hears nothing.
+    async fn split_untold(node: &Node, range: RangeId, name: &str, new: RangeId) {
+        let key = TENANT.prefixed(name.as_bytes());
+        node.pipeline.split(range, SplitAt { key, new }).await.expect("split");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_split_that_nobody_heard_of_is_told_by_who_next_holds_a_lease() {
+        for wakes_left in [true, false] {
+            let engine = Arc::new(MemoryEngine::new());
+            let (node, cluster, left) = with_range(&engine).await;
+            split_untold(&node, left, "m", 77).await;
+            let before = known(&node);
+            assert_eq!(before.len(), 1);
+            assert_eq!(before[0].end, TENANT.span().end);
+            drop((node, cluster));
+            engine.crash();
+            let (node, cluster) = start(&engine);
+            node.ready(if wakes_left { left } else { 77 }).await.expect("served");
+            cluster.report(&node, true).await.expect("report");
+            let (all, at) = (TENANT.span(), TENANT.prefixed(b"m"));
+            assert_eq!(spans(&node), [(left, all.start, at.clone()), (77, at, all.end)], "{wakes_left}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_range_is_not_split_again_before_the_directory_knows() {
+        let engine = Arc::new(MemoryEngine::new());
+        let (node, cluster, left) = with_range(&engine).await;
+        split_untold(&node, left, "m", 77).await;
+        let key = TENANT.prefixed(b"g");
+        let refused = cluster.try_to_split(&node, left, &key).await.expect_err("refused");
+        assert_eq!(refused.kind(), KvErrorKind::Unavailable);
+        cluster.report(&node, true).await.expect("report");
+        cluster.split(&node, left, key.clone()).await.expect("split");
+        assert_eq!(known(&node).len(), 3);
+        let again = cluster.split(&node, left, key).await.expect_err("it begins there").kind();
+        assert_eq!(again, KvErrorKind::RangeNotFound);
+        let start = TENANT.span().start;
+        let first = cluster.split(&node, left, start).await.expect_err("nothing would be left");
+        assert_eq!(first.kind(), KvErrorKind::InvalidRequest);
+        let root = Bytes::from_static(&[kv_api::key::CLUSTER_REGION, 7]);
+        let root = cluster.split(&node, ROOT, root).await.expect_err("never");
+        assert_eq!(root.kind(), KvErrorKind::InvalidRequest);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_range_that_was_split_off_a_dropped_tenant_goes_too() {
+        for again in [false, true] {
+            let engine = Arc::new(MemoryEngine::new());
+            let (node, cluster, left) = with_range(&engine).await;
+            split_untold(&node, left, "m", 77).await;
+            node.ready(77).await.expect("served");
+            // Its directory record still spans everything; the report is late.
+            cluster.drop_tenant(&node, TENANT).await.expect("drop");
+            assert_eq!(node.pipeline.covering(TENANT.prefixed(b"a")).await.expect("asked"), None);
+            assert_eq!(node.pipeline.covering(TENANT.prefixed(b"z")).await.expect("asked"), Some(77));
+            if again {
+                let refused = cluster.create_tenant(&node, TENANT).await;
+                assert!(refused.is_err(), "there are keys of the one before");
+            }
+            cluster.described(77);
+            cluster.report(&node, true).await.expect("report");
+            assert_eq!(gone(&*node.engine, 0, 9).expect("gone").len(), 1);
+            cluster.remove_gone(&node).await.expect("removed");
+            assert_eq!(node.pipeline.covering(TENANT.prefixed(b"z")).await.expect("asked"), None);
+            assert_eq!((known(&node).len(), gone(&*node.engine, 0, 9).expect("gone").len()), (0, 0));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_was_evaluated_before_a_split_is_refused_after_it() {
+        let engine = Arc::new(MemoryEngine::new());
+        let (node, cluster, left) = with_range(&engine).await;
+        let lease = node.pipeline.lease(left).expect("held");
+        cluster.split(&node, left, TENANT.prefixed(b"m")).await.expect("split");
+        let after = node.pipeline.lease(left).expect("held again");
+        assert_ne!(lease, after);
+        assert_eq!(crate::pipeline::sequence_of(lease), crate::pipeline::sequence_of(after));
+        let command = |lease| crate::command::Command {
+            range: left,
+            effects: crate::command::Effects::default(),
+            change: None,
+            lease,
+            ordered: true,
+            before_visible: None,
+            late: None,
+            done: Box::new(|_| {}),
+        };
+        let refused = node.pipeline.submit(command(lease)).expect_err("refused");
+        assert_eq!(refused.kind(), KvErrorKind::NotLeaseholder);
+        node.pipeline.submit(command(after)).expect("taken");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_clock_of_a_new_range_is_not_far_ahead() {
+        let engine = Arc::new(MemoryEngine::new());
+        let (node, cluster, left) = with_range(&engine).await;
+        let before = node.pipeline.read_timestamp(left).expect("held");
+        cluster.split(&node, left, TENANT.prefixed(b"m")).await.expect("split");
+        let right = known(&node)[1].range_id;
+        node.ready(right).await.expect("served");
+        let first = node.pipeline.read_timestamp(right).expect("held");
+        let now = node.pipeline.read_timestamp(left).expect("held");
+        assert!(before < first && first.wall_ns <= now.wall_ns, "{before:?} {first:?} {now:?}");
+    }
+}

@@ -4,6 +4,7 @@ mod connection;
 mod crash;
 mod distributed;
 mod histories;
+mod nodes;
 mod peers;
 mod protocol;
 mod split;

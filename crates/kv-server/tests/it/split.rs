@@ -1,10 +1,14 @@
 //! Ranges that are split: one node in memory, and three that speak to each other.
 
+use crate::nodes::Nodes;
 use crate::support::*;
 use bytes::Bytes;
 use kv_api::batch::*;
-use kv_api::{Header, KvError, KvErrorKind};
+use kv_api::{BatchResponse, Header, KvError, KvErrorKind};
+use kv_server::Limits;
 use kv_server::authorize::Caller;
+use std::sync::Arc;
+use tokio::sync::watch;
 
 fn control(client: &Client) -> Client {
     Client { caller: Caller::Control, ..client.clone() }
@@ -35,8 +39,6 @@ fn spans(ranges: &[RangeInfo]) -> Vec<(Bytes, Bytes)> {
 async fn in_range(client: &Client, range_id: u64, request: RequestKind) -> Result<BatchResponse, KvError> {
     client.ask_once(batch(at_range(range_id), vec![request])).await
 }
-
-use kv_api::BatchResponse;
 
 async fn get_in(client: &Client, range_id: u64, name: &str) -> Option<String> {
     value_of(&in_range(client, range_id, get(name)).await.expect("get"))
@@ -70,4 +72,62 @@ async fn both_parts_of_a_range_serve_their_keys_and_no_others() {
         let across = in_range(&client, range, scan("a", "z", 0)).await;
         assert_eq!(kind(across), KvErrorKind::RangeNotFound);
     }
+}
+
+/// Writes a key again and again, each value one larger than the last, until told to stop; gives the last value
+/// that was acknowledged. A value that was read is never followed by a smaller one.
+async fn count_up(nodes: Arc<Nodes>, name: String, stop: watch::Receiver<bool>) -> u64 {
+    let mut last = 0;
+    while !*stop.borrow() {
+        match nodes.put(&name, &(last + 1).to_string()).await {
+            Ok(_) => last += 1,
+            // It may have been written, or be written yet; so what is read may be one larger.
+            Err(error) => assert_eq!(error.kind(), KvErrorKind::Ambiguous, "{error:?}"),
+        }
+        let read = nodes.get(&name).await.map_or(0, |value| value.parse().expect("a number"));
+        assert!(read == last || read == last + 1, "{name}: {read} after {last}");
+        last = read;
+    }
+    last
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_split_a_range_that_is_written_and_lose_nothing() {
+    let nodes = Nodes::start(3, Limits::default()).await;
+    nodes.control(RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 })).await;
+    let (stop, stopped) = watch::channel(false);
+    let names = ["a", "c", "e", "h", "m", "p", "s", "v"];
+    let counters: Vec<_> = names
+        .iter()
+        .map(|name| tokio::spawn(count_up(nodes.clone(), (*name).to_owned(), stopped.clone())))
+        .collect();
+    for at in ["m", "e", "s", "c"] {
+        nodes.split(at).await.expect("split");
+        let known = |ranges: &[RangeInfo]| ranges.iter().any(|range| range.start == key(at));
+        nodes.wait_for(known).await;
+    }
+    let parts = nodes.tenant_ranges().await;
+    assert_eq!(parts.len(), 5);
+    assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
+    // Whoever has the lease of the last part goes for a while; then another.
+    for place in [0, 1] {
+        nodes.end(place).await;
+        for name in names {
+            nodes.get(name).await;
+        }
+        nodes.begin(place).await;
+    }
+    stop.send_replace(true);
+    for (name, counter) in names.iter().zip(counters) {
+        let last = counter.await.expect("counts");
+        assert!(last > 0, "{name}");
+        assert_eq!(nodes.get(name).await, Some(last.to_string()), "{name}");
+    }
+    // All replicas of the ranges go with the tenant.
+    nodes.control(RequestKind::DropTenant(DropTenant { tenant_id: TENANT.0 })).await;
+    assert_eq!(nodes.tenant_ranges().await, []);
+    while nodes.replicas().await != [2, 2, 2] {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    nodes.end_all().await;
 }

@@ -1,13 +1,13 @@
 //! What a coordinator knows of its transaction. Pure: nothing here sends or waits.
 
 use super::options::ReadOptions;
+use crate::environment::Environment;
 use crate::refresh::RefreshSpans;
 use crate::router::Place;
 use crate::write_buffer::WriteBuffer;
 use bytes::Bytes;
 use kv_api::batch::IgnoredSequences;
 use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, Timestamp, TxnMeta};
-use rand::RngCore;
 
 /// Where a transaction is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub enum Status {
 /// The state of one transaction.
 pub struct State {
     pub id: Bytes,
+    environment: Environment,
     pub status: Status,
     /// The snapshot, once there is one.
     pub read_timestamp: Option<Timestamp>,
@@ -56,10 +57,8 @@ pub struct State {
     pub refresh: RefreshSpans,
 }
 
-fn new_id() -> Bytes {
-    let mut id = [0; 16];
-    rand::rng().fill_bytes(&mut id);
-    Bytes::copy_from_slice(&id)
+fn new_id(environment: &Environment) -> Bytes {
+    Bytes::copy_from_slice(&environment.random())
 }
 
 /// What who uses a transaction after its end is told.
@@ -69,9 +68,10 @@ pub fn ended() -> KvError {
 
 impl State {
     /// The state of a transaction that has done nothing.
-    pub fn new(lock_timeout_ms: u32) -> Self {
+    pub fn new(lock_timeout_ms: u32, environment: Environment) -> Self {
         State {
-            id: new_id(),
+            id: new_id(&environment),
+            environment,
             status: Status::Open,
             read_timestamp: None,
             fixed: false,
@@ -142,7 +142,7 @@ impl State {
     /// Becomes a transaction that the node never heard of, after it forgot this one and nothing that
     /// was read or written rests on it.
     pub fn become_unknown(&mut self) {
-        self.id = new_id();
+        self.id = new_id(&self.environment);
         self.known = false;
         self.lease = 0;
         self.place = None;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn reads_that_overlap_come_from_one_snapshot() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         let (first, second) = (Seen::of(&state), Seen::of(&state));
         assert!(first.admit(&mut state, &at(5)));
         assert!(!second.admit(&mut state, &at(6)), "another snapshot");
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_snapshot_moves_only_if_everything_read_was_checked() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         assert!(Seen::of(&state).admit(&mut state, &at(5)));
         let locking = Seen::of(&state);
         state.refresh.add(&Span::point(Bytes::from_static(b"k")));
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_flush_makes_reads_under_way_stale() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         let read = Seen::of(&state);
         state.flushes += 1;
         assert!(!read.admit(&mut state, &at(5)));
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_read_of_an_earlier_statement_leaves_the_snapshot_alone() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         let late = Seen::of(&state);
         state.new_snapshot();
         assert!(late.admit(&mut state, &at(5)));
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn undone_ranges_stay_sorted_and_disjoint() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         state.has_intents = true;
         let mut model = std::collections::BTreeSet::new();
         let ranges = [(3, 5), (5, 9), (20, 24), (22, 30), (10, 31)];

@@ -51,5 +51,5 @@ shows: build ## Kills, cuts off, adds and drains nodes under load (root, about t
 	@for show in kill-nodes join-drain partition; do DORMOUSE=$(DORMOUSE) scripts/shows/$$show || exit 1; done
 
 SEEDS ?= 1..500
-sim: build ## Simulated clusters with faults: make sim SEEDS=1..500, one again with TRACE=1
-	@SEEDS=$(SEEDS) TRACE=$(TRACE) BUG=$(BUG) SCENARIO=$(SCENARIO) ALL=$(ALL) $(TARGET_DIR)/release/sim
+sim: build ## Simulated clusters with faults: make sim SEEDS=1..500, one again with TRACE=1; WORLD=transactions for real nodes
+	@SEEDS=$(SEEDS) TRACE=$(TRACE) BUG=$(BUG) SCENARIO=$(SCENARIO) ALL=$(ALL) $(TARGET_DIR)/release/sim $(if $(WORLD),--world $(WORLD))

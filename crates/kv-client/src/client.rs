@@ -1,6 +1,7 @@
 //! [`KvClient`]: requests outside transactions, and the way into them.
 
 use crate::config::Config;
+use crate::environment::Environment;
 use crate::located::Located;
 use crate::router::{Place, Router, SendError, Sending, Sent};
 use crate::txn::{Txn, TxnOptions};
@@ -14,7 +15,6 @@ use kv_api::key::TENANT_PREFIX_LEN;
 use kv_api::{
     BatchResponse, Header, KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp,
 };
-use rand::Rng;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
@@ -40,6 +40,11 @@ impl KvClient {
     #[cfg(test)]
     pub(crate) fn with_router(router: Arc<Router>) -> Self {
         KvClient { router }
+    }
+
+    /// Where time, chance and connections come from.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.router.config().environment
     }
 
     /// Addresses of the KV nodes known, those learned included. The one that said hello last comes first.
@@ -90,7 +95,7 @@ impl KvClient {
             attempt += 1;
             match result {
                 Err(error) if crate::is_retryable(&error) && attempt < RUN_ATTEMPTS => {
-                    tokio::time::sleep(pause(attempt)).await;
+                    tokio::time::sleep(pause(attempt, self.environment().random_fraction())).await;
                 }
                 result => return result,
             }
@@ -115,7 +120,7 @@ impl KvClient {
             attempt += 1;
             match txn.commit().await {
                 Err(error) if crate::is_retryable(&error) && attempt < RUN_ATTEMPTS => {
-                    tokio::time::sleep(pause(attempt)).await;
+                    tokio::time::sleep(pause(attempt, self.environment().random_fraction())).await;
                 }
                 result => return result.map(|_| ()),
             }
@@ -339,8 +344,8 @@ pub(crate) fn given_up(error: SendError) -> KvError {
     KvError::new(KvErrorKind::Unavailable, message)
 }
 
-/// A pause that grows with the attempts, of random length so that rivals part.
-fn pause(attempt: u32) -> Duration {
-    let most = 1000 << attempt.min(8);
-    Duration::from_micros(rand::rng().random_range(most / 2..=most))
+/// A pause that grows with the attempts, of random length so that rivals part: `random` is from 0 to 1.
+fn pause(attempt: u32, random: f64) -> Duration {
+    let most = 1000_u64 << attempt.min(8);
+    Duration::from_micros(most).mul_f64(0.5 + random / 2.0)
 }

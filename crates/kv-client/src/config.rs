@@ -1,5 +1,6 @@
 //! How to reach the KV nodes.
 
+use crate::environment::Environment;
 use kv_api::TenantId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub struct Config {
     /// Requests under way at a time that may wait for locks. Plain reads and the ends of transactions
     /// are not counted: others wait for them.
     pub max_in_flight: usize,
+    /// Where time, chance and connections come from.
+    pub environment: Environment,
 }
 
 impl Config {
@@ -40,6 +43,7 @@ impl Config {
             silence_timeout: Duration::from_secs(3),
             // Below the KV node's own bound on what waits on a connection.
             max_in_flight: 900,
+            environment: Environment::of_machine(),
         }
     }
 }

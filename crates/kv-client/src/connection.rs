@@ -108,7 +108,19 @@ async fn connect_and_exchange(
     connection: &Connection,
     listener: &impl Listener,
 ) -> ConnectionError {
-    let attempt = tokio::time::timeout(HANDSHAKE_TIMEOUT, connect(config, &connection.address));
+    match config.environment.connect(&connection.address) {
+        None => greet_and_exchange(connect(config, &connection.address), config, connection, listener).await,
+        Some(connecting) => greet_and_exchange(connecting, config, connection, listener).await,
+    }
+}
+
+async fn greet_and_exchange<S: AsyncRead + AsyncWrite>(
+    connecting: impl Future<Output = io::Result<S>>,
+    config: &Config,
+    connection: &Connection,
+    listener: &impl Listener,
+) -> ConnectionError {
+    let attempt = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting);
     let stream = match attempt.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(stream) => stream,
         Err(error) => return ConnectionError::Io(error),

@@ -113,6 +113,7 @@ mod client;
 mod config;
 mod connection;
 mod connections;
+pub mod environment;
 mod join;
 mod lead;
 mod located;
@@ -129,6 +130,7 @@ mod write_buffer;
 
 pub use client::KvClient;
 pub use config::Config;
+pub use environment::Environment;
 pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
 pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
 pub use txn::{CommitInfo, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnOptions};

@@ -153,7 +153,10 @@ impl Pending {
                 End::Lost => None,
             });
             state.unwritten = BytesMut::new();
-            (std::mem::take(&mut state.waiting), state.written_id)
+            let mut waiting: Vec<_> = state.waiting.drain().collect();
+            // In an order that a simulation can repeat.
+            waiting.sort_unstable_by_key(|(id, _)| *id);
+            (waiting, state.written_id)
         };
         self.settled.notify_waiters();
         for (id, sender) in waiting {

@@ -68,6 +68,7 @@ pub mod node;
 pub mod plan;
 pub mod planted;
 pub mod queue;
+pub mod real;
 pub mod record;
 pub mod register;
 pub mod run;
@@ -79,4 +80,4 @@ pub mod world;
 
 pub use coverage::{Coverage, Kind};
 pub use plan::Plan;
-pub use run::{Options, Outcome, Summary, Wanted, operations, report, run, run_many};
+pub use run::{Options, Outcome, Summary, Wanted, operations, report, run, run_many, sweep};

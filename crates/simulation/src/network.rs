@@ -94,6 +94,11 @@ impl Network {
         self.weather = Weather::FAIR;
     }
 
+    /// Whether nothing passes a link.
+    pub fn is_cut(&self, link: Link) -> bool {
+        self.cuts.contains_key(&link)
+    }
+
     /// Decides what becomes of a message that is sent now.
     pub fn send(&self, link: Link, rng: &mut SmallRng) -> Fate {
         if self.cuts.contains_key(&link) {

@@ -83,24 +83,36 @@ pub fn run_many(
     wanted: Wanted,
     progress: impl Fn(u64) + Sync,
 ) -> Summary {
+    let summary = Mutex::new(Summary::default());
+    sweep(seeds, wanted, |seed| {
+        let outcome = run(seed, options);
+        let failed = outcome.violation.is_some();
+        if let Ok(mut summary) = summary.lock() {
+            summary.runs += 1;
+            summary.coverage.add(&outcome.coverage);
+            progress(summary.runs);
+            if failed {
+                summary.failures.push(outcome);
+            }
+        }
+        failed
+    });
+    let mut summary = summary.into_inner().unwrap_or_default();
+    summary.failures.sort_by_key(|failure| failure.seed);
+    summary
+}
+
+/// Goes through seeds on all processors; `run` says whether its seed failed.
+pub fn sweep(seeds: RangeInclusive<u64>, wanted: Wanted, run: impl Fn(u64) -> bool + Sync) {
     let next = AtomicU64::new(*seeds.start());
-    let summary: Mutex<Summary> = Mutex::new(Summary::default());
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed > *seeds.end() {
                 break;
             }
-            let outcome = run(seed, options);
-            let Ok(mut summary) = summary.lock() else { break };
-            summary.runs += 1;
-            summary.coverage.add(&outcome.coverage);
-            progress(summary.runs);
-            if outcome.violation.is_some() {
-                summary.failures.push(outcome);
-                if wanted == Wanted::FirstFailure {
-                    next.store(seeds.end().saturating_add(1), Ordering::Relaxed);
-                }
+            if run(seed) && wanted == Wanted::FirstFailure {
+                next.store(seeds.end().saturating_add(1), Ordering::Relaxed);
             }
         }
     };
@@ -110,9 +122,6 @@ pub fn run_many(
             scope.spawn(work);
         }
     });
-    let mut summary = summary.into_inner().unwrap_or_default();
-    summary.failures.sort_by_key(|failure| failure.seed);
-    summary
 }
 
 /// When [`run_many`] ends.

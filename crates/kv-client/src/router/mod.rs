@@ -157,7 +157,7 @@ impl Router {
             in_flight: Semaphore::new(config.max_in_flight),
             finishing: Arc::new(Semaphore::new(MAX_FINISHING)),
             looking_up: tokio::sync::Mutex::new(()),
-            turn: AtomicUsize::new(rand::random_range(0..1 << 16)),
+            turn: AtomicUsize::new(usize::from(config.environment.random()[0])),
             routing: Mutex::new(Routing {
                 ranges: Ranges::default(),
                 connections: Connections::default(),

@@ -415,7 +415,7 @@ impl Router {
 
     /// Waits before the nodes are asked again; fails when the time is up.
     pub(super) async fn pause(&self, trip: &mut Trip) -> Result<(), SendError> {
-        let until = Instant::now() + trip.pauses.next(rand::random());
+        let until = Instant::now() + trip.pauses.next(self.config.environment.random_fraction());
         if until >= trip.deadline {
             return Err(SendError::Kv(miss::unavailable(trip.last.take())));
         }

@@ -44,12 +44,8 @@ pub struct Txn {
 
 impl Txn {
     pub(crate) fn new(client: KvClient, options: TxnOptions) -> Self {
-        Txn {
-            client,
-            options,
-            state: Mutex::new(State::new(options.lock_timeout_ms)),
-            moving: Default::default(),
-        }
+        let state = State::new(options.lock_timeout_ms, client.environment().clone());
+        Txn { client, options, state: Mutex::new(state), moving: Default::default() }
     }
 
     /// The isolation level.

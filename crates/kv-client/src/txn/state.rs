@@ -2,12 +2,12 @@
 
 use super::options::ReadOptions;
 use super::part::{Part, Parts};
+use crate::environment::Environment;
 use crate::refresh::RefreshSpans;
 use crate::write_buffer::WriteBuffer;
 use bytes::Bytes;
 use kv_api::batch::IgnoredSequences;
 use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, Timestamp, TxnMeta};
-use rand::RngCore;
 
 /// Where a transaction is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub enum Status {
 /// The state of one transaction.
 pub struct State {
     pub id: Bytes,
+    environment: Environment,
     pub status: Status,
     /// The snapshot, once there is one.
     pub read_timestamp: Option<Timestamp>,
@@ -55,10 +56,8 @@ pub struct State {
     pub untracked: bool,
 }
 
-fn new_id() -> Bytes {
-    let mut id = [0; 16];
-    rand::rng().fill_bytes(&mut id);
-    Bytes::copy_from_slice(&id)
+fn new_id(environment: &Environment) -> Bytes {
+    Bytes::copy_from_slice(&environment.random())
 }
 
 /// What who uses a transaction after its end is told.
@@ -68,9 +67,10 @@ pub fn ended() -> KvError {
 
 impl State {
     /// The state of a transaction that has done nothing.
-    pub fn new(lock_timeout_ms: u32) -> Self {
+    pub fn new(lock_timeout_ms: u32, environment: Environment) -> Self {
         State {
-            id: new_id(),
+            id: new_id(&environment),
+            environment,
             status: Status::Open,
             read_timestamp: None,
             fixed: false,
@@ -180,7 +180,7 @@ impl State {
             part.become_unknown();
         }
         if self.parts.iter().all(|part| !part.known) {
-            self.id = new_id();
+            self.id = new_id(&self.environment);
         }
     }
 
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn reads_that_overlap_come_from_one_snapshot() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         let (first, second) = (Seen::of(&state, 1), Seen::of(&state, 1));
         assert!(first.admit(&mut state, &at(5)));
         assert!(!second.admit(&mut state, &at(6)), "another snapshot");
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn the_snapshot_moves_only_if_everything_read_was_checked() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         assert!(Seen::of(&state, 1).admit(&mut state, &at(5)));
         let locking = Seen::of(&state, 1);
         state.refresh.add(&Span::point(Bytes::from_static(b"k")));
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_flush_makes_reads_under_way_stale() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         let read = Seen::of(&state, 1);
         state.flushes += 1;
         assert!(!read.admit(&mut state, &at(5)));
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_read_of_an_earlier_statement_leaves_the_snapshot_alone() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         let late = Seen::of(&state, 1);
         state.new_snapshot();
         assert!(late.admit(&mut state, &at(5)));
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn undone_ranges_stay_sorted_and_disjoint() {
-        let mut state = State::new(0);
+        let mut state = State::new(0, Environment::of_machine());
         state.parts.learn(Located { range_id: 1, ..Located::default() });
         state.parts.get_mut(1).unwrap().has_intents = true;
         let mut model = std::collections::BTreeSet::new();

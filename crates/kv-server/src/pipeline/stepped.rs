@@ -39,10 +39,13 @@ impl Stepped {
         self.driver.step()
     }
 
-    /// Returns when something was asked of the driver since this returned last.
-    pub async fn asked(&self) {
-        if let Some(stepped) = &self.shared.ready.stepped {
-            stepped.notified().await;
+    /// Ends when something was asked of the driver since the last of these ended.
+    pub fn asked(&self) -> impl Future<Output = ()> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            if let Some(stepped) = &shared.ready.stepped {
+                stepped.notified().await;
+            }
         }
     }
 }

@@ -8,24 +8,84 @@
 //! * `BUG`: a bug to plant; some come with a scenario.
 //! * `SCENARIO`: a bug whose scenario is played without it.
 //!
+//! With `--world transactions` it runs the real KV nodes and clients ([`simulation::real`]) instead of models of
+//! them; `SEEDS`, `TRACE` and `ALL` are as above.
+//!
 //! Ends with 1 if a check failed and with 2 if it was called wrongly.
 
 use simulation::planted::Plant;
-use simulation::{Options, Wanted, operations, report, run, run_many};
+use simulation::{Options, Wanted, operations, real, report, run, run_many, sweep};
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 /// Lines of the trace that are printed with a failure.
 const LAST_LINES: usize = 60;
 
 fn main() -> ExitCode {
+    match world() {
+        Ok(World::Models) => models(),
+        Ok(World::Transactions) => transactions(),
+        Err(message) => wrong(&message),
+    }
+}
+
+fn wrong(message: &str) -> ExitCode {
+    eprintln!("sim: {message}");
+    ExitCode::from(2)
+}
+
+enum World {
+    Models,
+    Transactions,
+}
+
+fn world() -> Result<World, String> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Ok(World::Models),
+        ["--world", "transactions"] => Ok(World::Transactions),
+        _ => Err("the only argument is --world transactions".to_owned()),
+    }
+}
+
+fn transactions() -> ExitCode {
+    let seeds = match seeds() {
+        Ok(seeds) => seeds,
+        Err(message) => return wrong(&message),
+    };
+    let (trace, all) = (set("TRACE").is_some(), set("ALL").is_some());
+    let wanted = if all { Wanted::AllSeeds } else { Wanted::FirstFailure };
+    let found = Mutex::new((Vec::new(), BTreeMap::<&str, u64>::new(), 0_u64));
+    sweep(seeds, wanted, |seed| {
+        let outcome = real::run(seed, trace);
+        let failed = outcome.violation.is_some();
+        if let Ok(mut found) = found.lock() {
+            outcome.trace.iter().for_each(|line| println!("{line}"));
+            outcome.counts.iter().for_each(|(what, count)| *found.1.entry(what).or_default() += count);
+            found.2 += 1;
+            if failed {
+                found.0.push(outcome);
+            }
+        }
+        failed
+    });
+    let Ok((mut failures, counts, runs)) = found.into_inner() else { return ExitCode::FAILURE };
+    let counts: Vec<String> = counts.iter().map(|(what, count)| format!("{what} {count}")).collect();
+    println!("{runs} runs: {}", counts.join(", "));
+    failures.sort_by_key(|failure| failure.seed);
+    for failure in &failures {
+        println!("{}", real::report(failure, if trace { 0 } else { LAST_LINES }));
+    }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn models() -> ExitCode {
     let (seeds, options) = match arguments() {
         Ok(arguments) => arguments,
-        Err(message) => {
-            eprintln!("sim: {message}");
-            return ExitCode::from(2);
-        }
+        Err(message) => return wrong(&message),
     };
     if options.trace {
         return print_traces(seeds, &options);
@@ -76,13 +136,18 @@ fn set(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn arguments() -> Result<(RangeInclusive<u64>, Options), String> {
+fn seeds() -> Result<RangeInclusive<u64>, String> {
     let seeds = set("SEEDS").unwrap_or_else(|| "1..500".to_owned());
     let (first, last) = seeds.split_once("..").unwrap_or((&seeds, &seeds));
     let number =
         |text: &str| text.trim_start_matches('=').parse::<u64>().ok().filter(|seed| *seed < u64::MAX);
     let range = number(first).zip(number(last)).filter(|(first, last)| first <= last);
     let (first, last) = range.ok_or_else(|| format!("SEEDS is {seeds}, but should look like 1..500 or 7"))?;
+    Ok(first..=last)
+}
+
+fn arguments() -> Result<(RangeInclusive<u64>, Options), String> {
+    let seeds = seeds()?;
     let bug = |name: &str| match set(name) {
         None => Ok(None),
         Some(value) => {
@@ -95,5 +160,5 @@ fn arguments() -> Result<(RangeInclusive<u64>, Options), String> {
         (Some(bug), _) => Options::looking_for(bug),
         (None, scenario) => Options { scenario, ..Options::default() },
     };
-    Ok((first..=last, Options { trace: set("TRACE").is_some(), ..options }))
+    Ok((seeds, Options { trace: set("TRACE").is_some(), ..options }))
 }

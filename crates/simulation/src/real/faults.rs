@@ -1,0 +1,173 @@
+//! Draws what goes wrong, and makes it happen.
+
+use super::machine::{Ending, Loss, begin_again, crash};
+use super::plan::Menu;
+use super::world::{FIRST_CLIENT, World};
+use crate::clock::{MAX_RATE_PPM, MILLI, Micros, SECOND};
+use crate::network::{Link, Weather};
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use replication::NodeId;
+use std::sync::Arc;
+use storage::StorageError;
+
+/// Lets things go wrong until the trouble is over.
+pub async fn run(world: Arc<World>) {
+    let until = world.now() + world.plan.trouble;
+    while world.now() < until && !world.is_over() {
+        let (from, to) = world.plan.gap;
+        world.sleep(world.draw(|rng| rng.random_range(from..=to))).await;
+        let menu = world.plan.menu.clone();
+        if let Some(kind) = world.draw(|rng| menu.choose(rng).copied()) {
+            happen(&world, kind).await;
+        }
+    }
+    world.end();
+}
+
+fn span(world: &World, from: Micros, to: Micros) -> Micros {
+    world.draw(|rng| rng.random_range(from..=to))
+}
+
+fn some_node(world: &World) -> NodeId {
+    let nodes = world.plan.nodes;
+    world.draw(|rng| rng.random_range(1..=nodes))
+}
+
+/// Undoes something after a while.
+fn later(world: &Arc<World>, span: Micros, undo: impl FnOnce(&World) + Send + 'static) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        world.sleep(span).await;
+        undo(&world);
+    });
+}
+
+fn crash_for(world: &Arc<World>, id: NodeId, down: Micros) {
+    let loss = world.draw(|rng| if rng.random_bool(0.5) { Loss::Everything } else { Loss::Some });
+    let ending = world.draw(|rng| if rng.random_bool(0.6) { Ending::Noticed } else { Ending::Silent });
+    if !crash(world, id, loss, ending) {
+        return;
+    }
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        world.sleep(down).await;
+        begin_again(&world, id).await;
+    });
+}
+
+fn cut_for(world: &Arc<World>, links: Vec<Link>, span: Micros) {
+    world.note(|| format!("network: cut {links:?} for {} ms", span / MILLI));
+    world.count("cuts");
+    world.with_network(|network| network.cut(&links));
+    later(world, span, move |world| world.with_network(|network| network.mend(&links)));
+}
+
+async fn happen(world: &Arc<World>, kind: Menu) {
+    let nodes = world.plan.nodes;
+    match kind {
+        Menu::Crashes => crash_for(world, some_node(world), span(world, 10 * MILLI, 4 * SECOND)),
+        Menu::TornTurns => {
+            let id = some_node(world);
+            let writes = world.draw(|rng| rng.random_range(0..4));
+            world.with_machine(id, |machine| {
+                if machine.process.is_some() {
+                    machine.torn = true;
+                    let error = StorageError::Io("the power failed".to_owned());
+                    machine.engine.fail_writes_after(Some((writes, error)));
+                }
+            });
+            world.count("torn turns");
+        }
+        Menu::Outages => {
+            world.count("outages");
+            for id in 1..=nodes {
+                crash_for(world, id, span(world, 10 * MILLI, 2 * SECOND));
+            }
+        }
+        Menu::Cuts => {
+            let clients = u64::try_from(world.plan.clients).unwrap_or(1) * world.plan.tenants;
+            let first = some_node(world);
+            let second = world.draw(|rng| {
+                let client = FIRST_CLIENT + rng.random_range(0..clients.max(1));
+                if rng.random_bool(0.4) { client } else { rng.random_range(1..=nodes) }
+            });
+            let both = world.draw(|rng| rng.random_bool(0.6));
+            let mut links = vec![(first, second)];
+            if both {
+                links.push((second, first));
+            }
+            cut_for(world, links, span(world, 50 * MILLI, 5 * SECOND));
+        }
+        Menu::Isolation => {
+            let id = some_node(world);
+            let way = world.draw(|rng| rng.random_range(0..3));
+            let others = (1..=nodes).filter(|other| *other != id);
+            let links = others.flat_map(|other| match way {
+                0 => vec![(id, other)],
+                1 => vec![(other, id)],
+                _ => vec![(id, other), (other, id)],
+            });
+            let links: Vec<Link> = links.collect();
+            cut_for(world, links, span(world, 100 * MILLI, 6 * SECOND));
+        }
+        Menu::Storms => {
+            let weather = world.draw(|rng| Weather {
+                delay: (0, *[5 * MILLI, 100 * MILLI].choose(rng).unwrap_or(&MILLI)),
+                late_per_mille: rng.random_range(0..200),
+                late: (100 * MILLI, 3 * SECOND),
+                lost_per_mille: rng.random_range(0..300),
+                repeated_per_mille: rng.random_range(0..200),
+            });
+            world.note(|| format!("network: {weather:?}"));
+            world.count("storms");
+            world.with_network(|network| network.weather = weather);
+            later(world, span(world, SECOND, 4 * SECOND), |world| {
+                let usual = world.plan.weather;
+                world.with_network(|network| network.weather = usual);
+            });
+        }
+        Menu::SlowDisks => {
+            let (id, sync) = (some_node(world), span(world, 10 * MILLI, 500 * MILLI));
+            world.note(|| format!("node {id}: a sync takes {} ms more", sync / MILLI));
+            world.count("slow disks");
+            world.with_machine(id, |machine| machine.slow_disk = sync);
+            later(world, span(world, SECOND, 4 * SECOND), move |world| {
+                world.with_machine(id, |machine| machine.slow_disk = 0);
+            });
+        }
+        Menu::Clocks => {
+            let (id, most) = (some_node(world), world.plan.wall_error);
+            let (offset, rate) = world
+                .draw(|rng| (rng.random_range(-most..=most), rng.random_range(-MAX_RATE_PPM..=MAX_RATE_PPM)));
+            world.note(|| format!("node {id}: wall clock {offset} us off, rate {rate} ppm"));
+            world.count("clocks set");
+            world.with_clock(id, |clock, now| {
+                clock.set_wall_offset(offset);
+                clock.set_rate(now, rate);
+            });
+        }
+        Menu::Transfers => transfer(world).await,
+        // Clients do these to themselves.
+        Menu::BrokenConnections | Menu::ClientCrashes => {}
+    }
+}
+
+/// Hands a lease that a node holds to another.
+async fn transfer(world: &Arc<World>) {
+    let (from, to) = (some_node(world), some_node(world));
+    let node = world.with_machine(from, |machine| Some(Arc::clone(&machine.process.as_ref()?.node)));
+    let Some(node) = node.flatten() else { return };
+    let Ok(held) = node.pipeline().held_ranges().await else { return };
+    let Some(range) = world.draw(|rng| held.choose(rng).copied()) else { return };
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        match node.pipeline().transfer_lease(range, to).await {
+            Ok(()) => {
+                world.note(|| format!("node {from}: hands the lease of range {range} to node {to}"));
+                world.count("leases handed over");
+            }
+            Err(error) => world.note(|| format!("node {from}: range {range} not handed to {to}: {error}")),
+        }
+    });
+}

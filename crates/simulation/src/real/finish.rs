@@ -1,0 +1,84 @@
+//! The end of a run: all is well again, and the cluster has to show it.
+
+use super::desk::Desk;
+use super::machine::begin_again;
+use super::run::{tenants, until};
+use super::workload::read_everything;
+use super::world::{FIRST_CLIENT, World};
+use crate::clock::SECOND;
+use crate::watch::Violation;
+use histories::{History, Options, Txn};
+use kv_server::authorize::Caller;
+use replication::NodeId;
+use std::sync::Arc;
+
+/// How long everything may take to work again.
+const RECOVERY: u64 = 60 * SECOND;
+/// The place of those who look in the end.
+const JUDGE: NodeId = FIRST_CLIENT - 2;
+
+/// Makes everything well.
+pub async fn mend(world: &Arc<World>) {
+    world.with_network(|network| network.heal());
+    for id in world.machines() {
+        world.with_machine(id, |machine| {
+            machine.slow_disk = 0;
+            if machine.process.is_some() {
+                machine.torn = false;
+                machine.engine.fail_writes_after(None);
+            }
+        });
+        begin_again(world, id).await;
+    }
+}
+
+/// Everything works again, nothing is left behind, and the replicas are the same.
+pub async fn check(world: &Arc<World>) {
+    for tenant in tenants(world) {
+        if let Err(error) = read_everything(world, JUDGE, tenant, RECOVERY).await {
+            return world.violate("transactions commit again", format!("{tenant:?}: {error}"));
+        }
+    }
+    let idle = async || {
+        for id in world.machines() {
+            let node = world.with_machine(id, |machine| Some(Arc::clone(&machine.process.as_ref()?.node)));
+            match node.flatten() {
+                Some(node) if node.is_idle() => {}
+                Some(_) => {
+                    return Err(format!("node {id} still has transactions, latches, locks or intents"));
+                }
+                None => return Err(format!("node {id} does not run")),
+            }
+        }
+        Ok(())
+    };
+    if !until(world, RECOVERY, "nothing is left behind", idle).await {
+        return;
+    }
+    let desk = Desk::new(world, JUDGE, Caller::Control);
+    let control = desk.client();
+    let agree = async || {
+        let ranges = control.ranges(Default::default(), 0).await.map_err(|error| error.to_string())?;
+        for range in &ranges {
+            let checks = control.check_replicas(range).await.map_err(|error| error.to_string())?;
+            if let Some(wrong) = checks.iter().find(|check| !check.agrees) {
+                return Err(format!("range {}: node {}: {}", range.range_id, wrong.node_id, wrong.problem));
+            }
+        }
+        Ok(())
+    };
+    until(world, RECOVERY, "replicas agree", agree).await;
+    desk.crash();
+}
+
+/// What the history says.
+pub fn judge(history: &[Txn]) -> Option<Violation> {
+    let history = History { txns: history.to_vec() };
+    let anomalies = histories::check(&history, Options::default());
+    let first = anomalies.first()?;
+    let others: Vec<&str> = anomalies.iter().skip(1).map(|anomaly| anomaly.class.name()).collect();
+    let more = if others.is_empty() { String::new() } else { format!("\nand: {}", others.join(", ")) };
+    let detail =
+        format!("{} of transactions {:?}: {}{more}", first.class.name(), first.txns, first.explanation);
+    Some(Violation::new("transactions are serializable", detail))
+}

@@ -1,0 +1,116 @@
+//! What kind of run a seed stands for.
+
+use crate::clock::{MILLI, Micros, SECOND};
+use crate::network::Weather;
+use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use replication::NodeId;
+
+/// Kinds of faults that a run may have or not; every seed draws its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Menu {
+    /// Nodes crash.
+    Crashes,
+    /// Nodes crash in the middle of a turn: some of its writes fail.
+    TornTurns,
+    /// All nodes crash.
+    Outages,
+    /// The network between two places is cut, one way or both.
+    Cuts,
+    /// A node is cut off from the other nodes, but not from clients.
+    Isolation,
+    /// The network is bad for a while.
+    Storms,
+    /// Disks are slow.
+    SlowDisks,
+    /// Wall clocks are set, and clocks change their rates.
+    Clocks,
+    /// Leases are handed over.
+    Transfers,
+    /// Connections of clients break.
+    BrokenConnections,
+    /// Clients crash in the middle of a transaction.
+    ClientCrashes,
+}
+
+impl Menu {
+    /// All of them.
+    pub const ALL: [Menu; 11] = [
+        Menu::Crashes,
+        Menu::TornTurns,
+        Menu::Outages,
+        Menu::Cuts,
+        Menu::Isolation,
+        Menu::Storms,
+        Menu::SlowDisks,
+        Menu::Clocks,
+        Menu::Transfers,
+        Menu::BrokenConnections,
+        Menu::ClientCrashes,
+    ];
+}
+
+/// The parameters of a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many nodes there are.
+    pub nodes: NodeId,
+    /// How many tenants.
+    pub tenants: u64,
+    /// How many clients of each.
+    pub clients: usize,
+    /// How many lists each tenant has, and as many registers.
+    pub keys: u64,
+    /// The longest transaction, in steps.
+    pub steps: usize,
+    /// How long a client waits between two transactions, at most.
+    pub think: Micros,
+    /// How many of a thousand transactions are READ COMMITTED.
+    pub read_committed_per_mille: u32,
+    /// How long things go wrong.
+    pub trouble: Micros,
+    /// How far wall clocks may be off.
+    pub wall_error: i64,
+    /// The network between faults.
+    pub weather: Weather,
+    /// How long a sync takes: from, to.
+    pub sync: (Micros, Micros),
+    /// What may go wrong.
+    pub menu: Vec<Menu>,
+    /// How long it takes until the next thing goes wrong: from, to.
+    pub gap: (Micros, Micros),
+}
+
+impl Plan {
+    /// Draws a plan.
+    pub fn draw(rng: &mut SmallRng) -> Self {
+        let mut menu: Vec<Menu> = Menu::ALL.into_iter().filter(|_| rng.random_bool(0.45)).collect();
+        if menu.is_empty() {
+            menu.push(*Menu::ALL.choose(rng).unwrap_or(&Menu::Crashes));
+        }
+        let slowest = *[MILLI, 3 * MILLI, 20 * MILLI].choose(rng).unwrap_or(&MILLI);
+        let longest_gap = *[SECOND, 3 * SECOND, 6 * SECOND].choose(rng).unwrap_or(&SECOND);
+        Plan {
+            nodes: *[3, 3, 3, 4, 5].choose(rng).unwrap_or(&3),
+            tenants: rng.random_range(1..=2),
+            clients: rng.random_range(2..=5),
+            keys: *[2, 3, 5].choose(rng).unwrap_or(&3),
+            steps: rng.random_range(2..=7),
+            think: *[5 * MILLI, 50 * MILLI, 300 * MILLI].choose(rng).unwrap_or(&MILLI),
+            read_committed_per_mille: *[0, 0, 150].choose(rng).unwrap_or(&0),
+            trouble: rng.random_range(8 * SECOND..20 * SECOND),
+            wall_error: *[0, 20_000, 200_000].choose(rng).unwrap_or(&0),
+            weather: Weather {
+                delay: (0, slowest),
+                late_per_mille: *[0, 5, 30].choose(rng).unwrap_or(&0),
+                late: (slowest, *[100 * MILLI, 2 * SECOND].choose(rng).unwrap_or(&SECOND)),
+                lost_per_mille: *[0, 0, 5, 20].choose(rng).unwrap_or(&0),
+                repeated_per_mille: *[0, 5, 50].choose(rng).unwrap_or(&0),
+            },
+            sync: (0, *[MILLI, 3 * MILLI, 10 * MILLI].choose(rng).unwrap_or(&MILLI)),
+            menu,
+            gap: (50 * MILLI, longest_gap),
+        }
+    }
+}

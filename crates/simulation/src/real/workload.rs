@@ -1,0 +1,382 @@
+//! What clients do: random transactions over lists and registers.
+//!
+//! A list is one key whose value is a row of numbers; appending reads it and writes it back. Every number is
+//! written once, so that whoever reads one knows who wrote it ([`histories`]).
+
+use super::desk::Desk;
+use super::plan::Menu;
+use super::world::World;
+use crate::clock::{MILLI, Micros, SECOND};
+use bytes::Bytes;
+use histories::{Op, Outcome, Txn as Recorded};
+use kv_client::{
+    Isolation, KvClient, KvError, KvErrorKind, KvResult, LockStrength, ReadOptions, ScanOptions,
+};
+use kv_client::{Span, TenantId, Txn, TxnOptions};
+use kv_server::authorize::Caller;
+use parking_lot::Mutex;
+use rand::Rng;
+use rand::rngs::SmallRng;
+use replication::NodeId;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a client waits for a transaction before it gives it up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Objects of different tenants have different names in the history.
+const TENANT_STEP: u64 = 1000;
+
+/// One thing that a transaction does.
+#[derive(Clone, Debug)]
+enum Step {
+    ReadList(u64, LockStrength),
+    Append(u64, LockStrength),
+    ReadRegister(u64, LockStrength),
+    WriteRegister(u64),
+    /// Reads all lists.
+    Scan,
+    /// Sends the writes so far as intents.
+    Flush,
+    Pause(Micros),
+    /// A part of the transaction, and whether it is undone in the end.
+    Part(Vec<Step>, bool),
+}
+
+/// What a transaction did so far, as its client knows.
+#[derive(Default)]
+struct Progress {
+    ops: Vec<Op>,
+    /// Writes that were rolled back.
+    undone: Vec<Op>,
+    commits: bool,
+}
+
+/// The objects of a tenant.
+#[derive(Clone, Copy)]
+pub struct Objects {
+    tenant: TenantId,
+    keys: u64,
+}
+
+impl Objects {
+    /// Those of a tenant.
+    pub fn of(world: &World, tenant: TenantId) -> Self {
+        Objects { tenant, keys: world.plan.keys }
+    }
+
+    fn name(&self, key: u64) -> u64 {
+        self.tenant.0 * TENANT_STEP + key
+    }
+}
+
+fn list_key(key: u64) -> Bytes {
+    Bytes::from(format!("list/{key:03}"))
+}
+
+fn register_key(key: u64) -> Bytes {
+    Bytes::from(format!("register/{key:03}"))
+}
+
+fn encode(values: &[u64]) -> Bytes {
+    values.iter().flat_map(|value| value.to_be_bytes()).collect::<Vec<u8>>().into()
+}
+
+fn decode(bytes: &[u8]) -> KvResult<Vec<u64>> {
+    let torn = || KvError::new(KvErrorKind::Internal, "a value is torn");
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    if rest.is_empty() {
+        Ok(numbers.iter().map(|number| u64::from_be_bytes(*number)).collect())
+    } else {
+        Err(torn())
+    }
+}
+
+fn script(rng: &mut SmallRng, keys: u64, most: usize, locking: bool, depth: u32) -> Vec<Step> {
+    (0..rng.random_range(1..=most))
+        .map(|_| {
+            let key = rng.random_range(0..keys);
+            let lock = match rng.random_range(0..10) {
+                _ if locking => LockStrength::Exclusive,
+                0..3 => LockStrength::Exclusive,
+                3 => LockStrength::Shared,
+                _ => LockStrength::None,
+            };
+            match rng.random_range(0..100) {
+                0..25 => Step::ReadList(key, lock),
+                25..60 => Step::Append(key, lock),
+                60..72 => Step::ReadRegister(key, lock),
+                72..82 => Step::WriteRegister(key),
+                82..87 => Step::Scan,
+                87..90 => Step::Flush,
+                90..94 => Step::Pause(rng.random_range(MILLI..300 * MILLI)),
+                _ if depth < 2 => {
+                    Step::Part(script(rng, keys, most.min(3), locking, depth + 1), rng.random_bool(0.6))
+                }
+                _ => Step::Append(key, lock),
+            }
+        })
+        .collect()
+}
+
+struct Runner<'a> {
+    world: &'a World,
+    txn: &'a Txn,
+    objects: Objects,
+    progress: &'a Mutex<Progress>,
+}
+
+impl Runner<'_> {
+    fn did(&self, op: Op) {
+        self.progress.lock().ops.push(op);
+    }
+
+    async fn read_list(&self, key: u64, lock: LockStrength) -> KvResult<Vec<u64>> {
+        let stored = self.txn.get(&list_key(key), lock).await?;
+        let values = decode(&stored.unwrap_or_default())?;
+        self.did(Op::ReadList { key: self.objects.name(key), values: values.clone() });
+        Ok(values)
+    }
+
+    async fn scan(&self) -> KvResult<()> {
+        let mut span = Span::new(Bytes::from_static(b"list/"), Bytes::from_static(b"list0"));
+        let mut found = std::collections::BTreeMap::new();
+        loop {
+            let page =
+                self.txn.scan(&span, ScanOptions { read: ReadOptions::default(), ..ScanOptions::default() });
+            let page = page.await?;
+            for (key, value) in page.rows {
+                found.insert(key, decode(&value)?);
+            }
+            match page.resume {
+                Some(rest) => span = rest,
+                None => break,
+            }
+        }
+        for key in 0..self.objects.keys {
+            let values = found.remove(&list_key(key)).unwrap_or_default();
+            self.did(Op::ReadList { key: self.objects.name(key), values });
+        }
+        Ok(())
+    }
+
+    async fn step(&self, step: &Step) -> KvResult<()> {
+        self.txn.begin_statement();
+        match step {
+            Step::ReadList(key, lock) => self.read_list(*key, *lock).await.map(|_| ()),
+            Step::Append(key, lock) => {
+                let mut values = self.read_list(*key, *lock).await?;
+                let value = self.world.unique();
+                values.push(value);
+                self.txn.put(&list_key(*key), encode(&values))?;
+                self.did(Op::Append { key: self.objects.name(*key), value });
+                Ok(())
+            }
+            Step::ReadRegister(key, lock) => {
+                let stored = self.txn.get(&register_key(*key), *lock).await?;
+                let value = stored.map(|stored| decode(&stored)).transpose()?;
+                let value = value.and_then(|value| value.first().copied());
+                self.did(Op::Read { key: self.objects.name(*key), value });
+                Ok(())
+            }
+            Step::WriteRegister(key) => {
+                let value = self.world.unique();
+                self.txn.put(&register_key(*key), encode(&[value]))?;
+                self.did(Op::Write { key: self.objects.name(*key), value });
+                Ok(())
+            }
+            Step::Scan => self.scan().await,
+            Step::Flush => self.txn.flush().await,
+            Step::Pause(span) => {
+                self.world.sleep(*span).await;
+                Ok(())
+            }
+            Step::Part(steps, undo) => {
+                let savepoint = self.txn.savepoint();
+                let before = self.progress.lock().ops.len();
+                for step in steps {
+                    Box::pin(self.step(step)).await?;
+                }
+                if *undo {
+                    self.txn.rollback_to(savepoint);
+                    self.world.count("savepoints rolled back");
+                    let mut progress = self.progress.lock();
+                    // What was read there may have been written there.
+                    let undone = progress.ops.split_off(before);
+                    progress.undone.extend(undone.into_iter().filter(|op| op.written().is_some()));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+async fn run_txn(
+    world: &World,
+    client: &KvClient,
+    objects: Objects,
+    isolation: Isolation,
+    steps: &[Step],
+    progress: &Mutex<Progress>,
+) -> KvResult<()> {
+    let txn = client.begin(TxnOptions { isolation, lock_timeout_ms: 5000, ..TxnOptions::default() });
+    let runner = Runner { world, txn: &txn, objects, progress };
+    for step in steps {
+        runner.step(step).await?;
+    }
+    progress.lock().commits = true;
+    txn.commit().await.map(|_| ())
+}
+
+/// Whether a failed commit certainly had no effect.
+fn is_aborted(error: &KvError) -> bool {
+    !matches!(error.kind(), KvErrorKind::Ambiguous | KvErrorKind::Internal)
+}
+
+/// Runs transactions as one client after the other, until the trouble is over.
+pub async fn run_client(world: Arc<World>, place: NodeId, tenant: TenantId) {
+    let objects = Objects::of(&world, tenant);
+    let mut rng = world.own_rng();
+    while !world.is_over() {
+        world.set_clock(place);
+        let desk = Desk::new(&world, place, Caller::Tenant(tenant));
+        let client = desk.client();
+        while !world.is_over() {
+            if !run_one(&world, &desk, &client, objects, place, &mut rng).await {
+                break;
+            }
+            world.sleep(rng.random_range(0..=world.plan.think)).await;
+        }
+        // What runs in the background goes with the process.
+        desk.crash();
+    }
+}
+
+/// Runs one transaction; false if the client crashed in it.
+async fn run_one(
+    world: &World,
+    desk: &Desk,
+    client: &KvClient,
+    objects: Objects,
+    place: NodeId,
+    rng: &mut SmallRng,
+) -> bool {
+    let plan = &world.plan;
+    let read_committed = rng.random_range(0..1000) < plan.read_committed_per_mille;
+    let isolation = if read_committed { Isolation::ReadCommitted } else { Isolation::Serializable };
+    // Under READ COMMITTED it is locks that keep appends from being lost.
+    let steps = script(rng, objects.keys, plan.steps, read_committed, 0);
+    let crashes = plan.menu.contains(&Menu::ClientCrashes) && rng.random_bool(0.03);
+    let breaks = plan.menu.contains(&Menu::BrokenConnections) && rng.random_bool(0.03);
+    let disturbed_after = rng.random_range(0..400 * MILLI);
+    let progress = Mutex::new(Progress::default());
+    let invoked = world.now() * 1000;
+    let mut crashed = false;
+    let running = run_txn(world, client, objects, isolation, &steps, &progress);
+    let running = tokio::time::timeout(PATIENCE, running);
+    let ended = if crashes || breaks {
+        let mut running = std::pin::pin!(running);
+        tokio::select! {
+            biased;
+            ended = &mut running => Some(ended),
+            () = world.sleep(disturbed_after) => {
+                if crashes {
+                    world.count("client crashes");
+                    crashed = true;
+                    desk.crash();
+                    None
+                } else {
+                    world.count("connections broken");
+                    desk.break_connections();
+                    Some(running.await)
+                }
+            }
+        }
+    } else {
+        Some(running.await)
+    };
+    let Progress { ops, undone, commits } = progress.into_inner();
+    let outcome = match &ended {
+        Some(Ok(Ok(()))) => Outcome::Committed,
+        Some(Ok(Err(error))) if !commits || is_aborted(error) => Outcome::Aborted,
+        Some(Err(_)) | None if !commits => Outcome::Aborted,
+        _ => Outcome::Unknown,
+    };
+    match &ended {
+        Some(Ok(Err(error))) => world.note(|| format!("client {place}: {error}")),
+        Some(Err(_)) => world.note(|| format!("client {place}: gave up")),
+        _ => {}
+    }
+    world.count(match outcome {
+        Outcome::Committed => "committed",
+        Outcome::Aborted => "aborted",
+        Outcome::Unknown => "unknown",
+    });
+    let record = |outcome, ops| {
+        let isolation = match isolation {
+            Isolation::Serializable => histories::Isolation::Serializable,
+            Isolation::ReadCommitted => histories::Isolation::ReadCommitted,
+        };
+        let completed = ended.is_some().then(|| world.now() * 1000);
+        let process = u32::try_from(place).unwrap_or(u32::MAX);
+        let id = world.unique();
+        world.record(Recorded { id, process, invoked, completed, outcome, isolation, ops });
+    };
+    record(outcome, ops);
+    if !undone.is_empty() {
+        record(Outcome::Aborted, undone);
+    }
+    !crashed
+}
+
+/// Reads every list and register in one transaction and appends to each, trying again for as long as
+/// `patience`.
+///
+/// # Errors
+/// The last error.
+pub async fn read_everything(
+    world: &Arc<World>,
+    place: NodeId,
+    tenant: TenantId,
+    patience: Micros,
+) -> Result<(), String> {
+    let objects = Objects::of(world, tenant);
+    let desk = Desk::new(world, place, Caller::Tenant(tenant));
+    let client = desk.client();
+    let steps: Vec<Step> = [Step::Scan]
+        .into_iter()
+        .chain((0..objects.keys).map(|key| Step::ReadRegister(key, LockStrength::None)))
+        .chain((0..objects.keys).map(|key| Step::Append(key, LockStrength::None)))
+        .collect();
+    let deadline = world.now() + patience;
+    loop {
+        let invoked = world.now() * 1000;
+        let progress = Mutex::new(Progress::default());
+        let running = run_txn(world, &client, objects, Isolation::Serializable, &steps, &progress);
+        let ended = tokio::time::timeout(PATIENCE, running).await;
+        let Progress { ops, commits, .. } = progress.into_inner();
+        let outcome = match &ended {
+            Ok(Ok(())) => Outcome::Committed,
+            Ok(Err(error)) if !commits || is_aborted(error) => Outcome::Aborted,
+            _ if !commits => Outcome::Aborted,
+            _ => Outcome::Unknown,
+        };
+        world.record(Recorded {
+            id: world.unique(),
+            process: u32::try_from(place).unwrap_or(u32::MAX),
+            invoked,
+            completed: Some(world.now() * 1000),
+            outcome,
+            isolation: histories::Isolation::Serializable,
+            ops,
+        });
+        let problem = match ended {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        if world.now() > deadline {
+            return Err(problem);
+        }
+        world.sleep(100 * MILLI + SECOND / 10).await;
+    }
+}

@@ -1,0 +1,252 @@
+//! The world of a run: time, chance, the network, and the machines.
+//!
+//! Everything runs on one thread, on a tokio runtime whose time is virtual. Places are nodes (from 1) and
+//! clients (from [`FIRST_CLIENT`]); the network and the clocks know both.
+
+use super::machine::Machine;
+use super::plan::Plan;
+use super::stream::Breaker;
+use crate::clock::{MAX_RATE_PPM, MILLI, Micros, NodeClock};
+use crate::network::{Fate, Link, Network};
+use crate::trace::Trace;
+use crate::watch::Violation;
+use histories::Txn;
+use parking_lot::Mutex;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngCore, SeedableRng};
+use replication::{Envelope, NodeId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The first place that is a client's.
+pub const FIRST_CLIENT: NodeId = 101;
+/// How long a part of a stream that was lost takes, as it is sent again.
+const RESENT: (Micros, Micros) = (200 * MILLI, 400 * MILLI);
+
+/// The world of a run.
+pub struct World {
+    /// What kind of run it is.
+    pub plan: Plan,
+    began: Instant,
+    state: Mutex<State>,
+    clocks: Mutex<BTreeMap<NodeId, NodeClock>>,
+}
+
+struct State {
+    rng: SmallRng,
+    network: Network,
+    machines: BTreeMap<NodeId, Machine>,
+    trace: Trace,
+    counts: BTreeMap<&'static str, u64>,
+    violation: Option<Violation>,
+    history: Vec<Txn>,
+    last_value: u64,
+    over: bool,
+}
+
+impl World {
+    /// A world in which nothing runs yet. Must be made within the runtime of the run.
+    pub fn new(plan: Plan, rng: SmallRng, trace: bool) -> Arc<Self> {
+        let network = Network::new(plan.weather);
+        Arc::new(World {
+            plan,
+            began: Instant::now(),
+            state: Mutex::new(State {
+                rng,
+                network,
+                machines: BTreeMap::new(),
+                trace: Trace::new(trace),
+                counts: BTreeMap::new(),
+                violation: None,
+                history: Vec::new(),
+                last_value: 0,
+                over: false,
+            }),
+            clocks: Mutex::default(),
+        })
+    }
+
+    // Time and chance.
+
+    /// True time since the beginning.
+    pub fn now(&self) -> Micros {
+        Micros::try_from(self.began.elapsed().as_micros()).unwrap_or(Micros::MAX)
+    }
+
+    /// Waits; tokio's timers count milliseconds.
+    pub async fn sleep(&self, span: Micros) {
+        tokio::time::sleep(Duration::from_micros(span)).await;
+    }
+
+    /// Draws something.
+    pub fn draw<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
+        draw(&mut self.state.lock().rng)
+    }
+
+    /// A source of chance of its own.
+    pub fn own_rng(&self) -> SmallRng {
+        SmallRng::seed_from_u64(self.state.lock().rng.next_u64())
+    }
+
+    /// Gives a place its clocks.
+    pub fn set_clock(&self, place: NodeId) {
+        let (now, most) = (self.now(), self.plan.wall_error);
+        let (origin, rate, offset) = self.draw(|rng| {
+            (
+                rng.random_range(0..1_000_000),
+                rng.random_range(-MAX_RATE_PPM..=MAX_RATE_PPM),
+                rng.random_range(-most..=most),
+            )
+        });
+        self.clocks.lock().insert(place, NodeClock::new(now, origin, rate, offset));
+    }
+
+    /// Reads a place's clock, or sets it.
+    pub fn with_clock<T>(&self, place: NodeId, with: impl FnOnce(&mut NodeClock, Micros) -> T) -> T {
+        let now = self.now();
+        let mut clocks = self.clocks.lock();
+        with(clocks.entry(place).or_insert_with(|| NodeClock::new(now, 0, 0, 0)), now)
+    }
+
+    // The network.
+
+    /// Changes the network.
+    pub fn with_network<T>(&self, with: impl FnOnce(&mut Network) -> T) -> T {
+        with(&mut self.state.lock().network)
+    }
+
+    /// Whether nothing passes a link.
+    pub fn is_cut(&self, link: Link) -> bool {
+        self.state.lock().network.is_cut(link)
+    }
+
+    fn fate(&self, link: Link) -> Fate {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.network.send(link, &mut state.rng)
+    }
+
+    /// How long what is written to a stream now takes.
+    pub fn stream_delay(&self, link: Link) -> Micros {
+        match self.fate(link) {
+            Fate::Arrives { delay, .. } => delay,
+            // It waits for the cut to be mended.
+            Fate::Cut => 0,
+            Fate::Lost => self.draw(|rng| rng.random_range(RESENT.0..=RESENT.1)),
+        }
+    }
+
+    /// Sends a message between nodes.
+    pub fn send(self: &Arc<Self>, envelope: Envelope) {
+        let Fate::Arrives { delay, again, .. } = self.fate((envelope.from, envelope.to)) else {
+            return self.count("messages lost");
+        };
+        if let Some(delay) = again {
+            self.deliver_after(delay, envelope.clone());
+        }
+        self.deliver_after(delay, envelope);
+    }
+
+    fn deliver_after(self: &Arc<Self>, delay: Micros, envelope: Envelope) {
+        let world = Arc::clone(self);
+        tokio::spawn(async move {
+            world.sleep(delay).await;
+            // It may have been cut meanwhile.
+            if world.is_cut((envelope.from, envelope.to)) {
+                return;
+            }
+            let node =
+                world.with_machine(envelope.to, |machine| Some(Arc::clone(&machine.process.as_ref()?.node)));
+            if let Some(node) = node.flatten() {
+                node.receive(vec![envelope]);
+            }
+        });
+    }
+
+    // The machines.
+
+    /// Adds a machine.
+    pub fn add_machine(&self, id: NodeId, machine: Machine) {
+        self.state.lock().machines.insert(id, machine);
+    }
+
+    /// The machines.
+    pub fn machines(&self) -> Vec<NodeId> {
+        self.state.lock().machines.keys().copied().collect()
+    }
+
+    /// Does something with a machine. Nothing of the node's own may be called in it.
+    pub fn with_machine<T>(&self, id: NodeId, with: impl FnOnce(&mut Machine) -> T) -> Option<T> {
+        self.state.lock().machines.get_mut(&id).map(with)
+    }
+
+    /// The connections of clients to a node.
+    pub fn streams_of(&self, id: NodeId) -> Vec<Breaker> {
+        self.with_machine(id, |machine| {
+            machine.streams.retain(Breaker::is_live);
+            machine.streams.clone()
+        })
+        .unwrap_or_default()
+    }
+
+    // The story.
+
+    /// Adds to the trace.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        let now = self.now();
+        self.state.lock().trace.note(now, line);
+    }
+
+    /// Counts something that happened.
+    pub fn count(&self, what: &'static str) {
+        *self.state.lock().counts.entry(what).or_default() += 1;
+    }
+
+    /// Something that must not happen has happened. The first holds.
+    pub fn violate(&self, check: &'static str, detail: impl Into<String>) {
+        let mut state = self.state.lock();
+        state.over = true;
+        let violation = Violation::new(check, detail.into());
+        state.violation.get_or_insert(violation);
+    }
+
+    /// Whether the trouble is over.
+    pub fn is_over(&self) -> bool {
+        self.state.lock().over
+    }
+
+    /// Ends the trouble.
+    pub fn end(&self) {
+        self.state.lock().over = true;
+    }
+
+    /// What was violated.
+    pub fn violation(&self) -> Option<Violation> {
+        self.state.lock().violation.clone()
+    }
+
+    /// A number that was not used before.
+    pub fn unique(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.last_value += 1;
+        state.last_value
+    }
+
+    /// Adds a transaction to the history.
+    pub fn record(&self, txn: Txn) {
+        self.note(|| {
+            let ops: Vec<String> = txn.ops.iter().map(|op| format!("{op:?}")).collect();
+            format!("client {}: txn {} {:?}: {}", txn.process, txn.id, txn.outcome, ops.join(", "))
+        });
+        self.state.lock().history.push(txn);
+    }
+
+    /// The history, the trace and the counts.
+    pub fn take_story(&self) -> (Vec<Txn>, Vec<String>, BTreeMap<&'static str, u64>) {
+        let mut state = self.state.lock();
+        let trace = std::mem::take(&mut state.trace).into_lines();
+        (std::mem::take(&mut state.history), trace, std::mem::take(&mut state.counts))
+    }
+}

@@ -20,7 +20,7 @@ fn found(history: &History) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn serial_histories_have_no_anomaly((intents, schedule, fates) in transactions(40)) {

@@ -20,7 +20,7 @@ fn found(history: &History) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn serial_histories_have_no_anomaly((intents, schedule, fates) in transactions(40)) {
@@ -147,12 +147,9 @@ fn write_skew_is_found_in_histories_of_snapshots() {
 #[test]
 fn long_histories() {
     let mut history = History::default();
-    let mut lists = vec![Vec::new(); 16];
+    let (mut lists, mut registers) = (vec![Vec::new(); 16], [None; 4]);
     for id in 0..100_000u64 {
         let (read, write) = ((id * 7 % 16) as usize, (id * 5 % 16) as usize);
-        if lists[write].len() == 100 {
-            lists[write].clear();
-        }
         let generation = |key: usize| (id / 1600) * 16 + key as u64;
         if id % 1600 == 0 {
             lists.iter_mut().for_each(Vec::clear);
@@ -160,8 +157,11 @@ fn long_histories() {
         let ops = vec![
             Op::ReadList { key: generation(read), values: lists[read].clone() },
             Op::Append { key: generation(write), value: id },
+            Op::Read { key: id % 4, value: registers[(id % 4) as usize] },
+            Op::Write { key: id * 3 % 4, value: id },
         ];
         lists[write].push(id);
+        registers[(id * 3 % 4) as usize] = Some(id);
         history.txns.push(Txn {
             id,
             process: (id % 8) as u32,

@@ -68,6 +68,7 @@ pub mod connection;
 pub mod directory;
 pub mod environment;
 pub mod evaluate;
+pub mod faults;
 pub mod follower;
 pub mod distributed;
 pub mod found;

@@ -25,6 +25,7 @@
 //! * [`connection`], [`server`]: frames and sockets of clients; [`peers`]: those of other KV nodes.
 //! * [`found`], [`cluster`], [`directory`], [`placement`]: founding, joining, which ranges there are, and who
 //!   has replicas.
+//! * [`split_size`], [`split_load`]: when and where ranges are cut in two.
 //! * [`check`]: comparing replicas.
 //!
 //! # Why it is serializable
@@ -80,6 +81,8 @@ pub mod read;
 pub mod resolve;
 pub mod server;
 pub mod shard;
+pub mod split_load;
+pub mod split_size;
 pub mod validate;
 
 pub use config::Limits;

@@ -19,6 +19,7 @@ mod nodes;
 mod placing;
 mod ranges;
 mod reported;
+mod splits;
 mod splitting;
 
 use crate::node::{Asker, Node};
@@ -178,6 +179,7 @@ pub struct Cluster {
     /// Ranges to be reported to the directory.
     to_report: Mutex<BTreeSet<RangeId>>,
     placing: Mutex<placing::Progress>,
+    splits: splits::Splits,
     last_problem: Mutex<String>,
 }
 
@@ -205,6 +207,7 @@ impl Cluster {
             gone_after: Mutex::default(),
             to_report: Mutex::default(),
             placing: Mutex::default(),
+            splits: splits::Splits::default(),
             last_problem: Mutex::default(),
         })
     }
@@ -267,7 +270,9 @@ impl Cluster {
         if records.iter().any(|record| record.id != self.myself.id) {
             node.pipeline.watch_nodes(records.iter().map(|record| record.id).collect());
         }
-        self.place(node, &records).await
+        self.place(node, &records).await?;
+        self.split_where_needed(node, records.len() > 1);
+        Ok(())
     }
 
     // Who is there.

@@ -131,3 +131,24 @@ async fn three_nodes_split_a_range_that_is_written_and_lose_nothing() {
     }
     nodes.end_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_that_grows_is_split_until_every_part_fits() {
+    let max_range_bytes = 1 << 20;
+    let nodes = Nodes::start(1, Limits { max_range_bytes, ..Limits::default() }).await;
+    nodes.control(RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 })).await;
+    let value = "v".repeat(16 << 10);
+    for number in 0..320 {
+        nodes.put(&format!("k{number:04}"), &value).await.expect("put");
+    }
+    // Five mebibytes; a part is about half of what it may hold, but for the last.
+    nodes
+        .wait_for(|ranges| ranges.iter().filter(|range| TENANT.span().contains(&range.start)).count() >= 6)
+        .await;
+    let parts = nodes.tenant_ranges().await;
+    assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
+    for number in 0..320 {
+        assert_eq!(nodes.get(&format!("k{number:04}")).await.map(|value| value.len()), Some(16 << 10));
+    }
+    nodes.end_all().await;
+}

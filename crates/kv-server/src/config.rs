@@ -39,9 +39,11 @@ pub struct Limits {
     /// A tenant's range that holds more than this is split: bytes of keys and values of all versions. At least
     /// [`crate::split_size::MIN_RANGE_BYTES`].
     pub max_range_bytes: u64,
-    /// A tenant's range with more batches per second than this for a while is split, if there are other nodes to
-    /// take a part; 0 is never.
+    /// A tenant's range with more batches per second than this for [`Limits::split_load_for`] is split, if there
+    /// are other nodes to take a part; 0 is never.
     pub split_load: u64,
+    /// See [`Limits::split_load`].
+    pub split_load_for: Duration,
     /// Most time for a TLS handshake and the first frame.
     pub handshake_timeout: Duration,
     /// Most time from the first byte of a frame to its last, for frames up to 1 MiB; larger ones get
@@ -71,6 +73,7 @@ impl Default for Limits {
             election_patience: Duration::from_millis(500),
             max_range_bytes: 64 << 20,
             split_load: 2500,
+            split_load_for: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             frame_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),

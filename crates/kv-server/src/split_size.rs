@@ -10,7 +10,7 @@ use kv_api::Span;
 use replication::RangeId;
 use std::collections::BTreeMap;
 use storage::key::history_prefix;
-use storage::{Bounds, Cursor, Reader, Space, StorageResult, range_spans};
+use storage::{Bounds, Cursor, Reader, Space, StorageResult};
 
 /// Least size of a range that is cut for its size.
 pub const MIN_RANGE_BYTES: u64 = 1 << 20;
@@ -69,38 +69,59 @@ pub struct Measured {
     pub cut: Option<Bytes>,
 }
 
-/// Reads a range until it is known whether it holds more than `max` bytes. Takes a while.
-///
-/// # Errors
-/// I/O errors and damage.
-pub fn measure(reader: &(impl Reader + ?Sized), span: &Span, max: u64) -> StorageResult<Measured> {
-    let spans = range_spans(&span.start, &span.end);
-    let of = |space| spans.iter().find(|(of, ..)| *of == space).map(|(_, start, end)| (&start[..], &end[..]));
-    let cursor = |space| {
-        let (start, end) = of(space).unwrap_or((&span.start, &span.end));
-        let mut cursor = reader.cursor(space, Bounds::new(start, end));
-        cursor.seek_to_first();
-        cursor
-    };
-    let (mut data, mut history) = (cursor(Space::Data), cursor(Space::History));
-    let mut bytes = 0;
-    let mut cut = None;
-    let mut is_cut = false;
-    while let Some((key, value)) = data.item() {
-        // What lies before this key goes to the left.
-        if bytes > 0 && key > &span.start[..] && !is_cut {
-            cut = Some(Bytes::copy_from_slice(key));
-            is_cut = bytes >= max / 2;
-        }
-        bytes += len(key) + len(value) + of_key(&mut *history, key);
-        if is_cut && bytes > max {
-            break;
-        }
-        data.next();
+/// A range that is being measured, a piece at a time.
+#[derive(Clone, Debug)]
+pub struct Measuring {
+    span: Span,
+    max: u64,
+    /// Where to go on.
+    next: Bytes,
+    bytes: u64,
+    cut: Option<Bytes>,
+    /// Whether what lies before the cut is enough.
+    is_cut: bool,
+}
+
+impl Measuring {
+    /// A range with these keys that may hold `max` bytes.
+    pub fn new(span: Span, max: u64) -> Self {
+        let next = span.start.clone();
+        Measuring { span, max, next, bytes: 0, cut: None, is_cut: false }
     }
-    data.status()?;
-    history.status()?;
-    Ok(Measured { bytes, cut: cut.filter(|_| bytes > max) })
+
+    /// Reads at least `piece` bytes more, a key at a time. Returns what was found when that is known: when all is
+    /// read, or more than the range may hold.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    pub fn step(&mut self, reader: &(impl Reader + ?Sized), piece: u64) -> StorageResult<Option<Measured>> {
+        let end = &self.span.end;
+        let (first_version, after_versions) = (history_prefix(&self.next), history_prefix(end));
+        let mut data = reader.cursor(Space::Data, Bounds::new(&self.next, end));
+        let mut history = reader.cursor(Space::History, Bounds::new(&first_version, &after_versions));
+        data.seek_to_first();
+        history.seek_to_first();
+        let stop = self.bytes.saturating_add(piece);
+        let mut is_over = true;
+        while let Some((key, value)) = data.item() {
+            if self.bytes >= stop || (self.is_cut && self.bytes > self.max) {
+                self.next = Bytes::copy_from_slice(key);
+                is_over = self.bytes > self.max && self.is_cut;
+                break;
+            }
+            // What lies before this key goes to the left.
+            if self.bytes > 0 && key > &self.span.start[..] && !self.is_cut {
+                self.cut = Some(Bytes::copy_from_slice(key));
+                self.is_cut = self.bytes >= self.max / 2;
+            }
+            self.bytes += len(key) + len(value) + of_key(&mut *history, key);
+            data.next();
+        }
+        data.status()?;
+        history.status()?;
+        let cut = || self.cut.clone().filter(|_| self.bytes > self.max);
+        Ok(is_over.then(|| Measured { bytes: self.bytes, cut: cut() }))
+    }
 }
 
 fn len(bytes: &[u8]) -> u64 {
@@ -147,8 +168,18 @@ mod tests {
     }
 
     fn measured(rows: &[(&str, usize, usize)], max: u64) -> (u64, Option<String>) {
-        let Measured { bytes, cut } = measure(&engine(rows), &span(), max).expect("measured");
-        (bytes, cut.map(|cut| String::from_utf8(cut.to_vec()).expect("text")))
+        let engine = engine(rows);
+        let found = [1, 150, u64::MAX].map(|piece| {
+            let mut measuring = Measuring::new(span(), max);
+            loop {
+                if let Some(Measured { bytes, cut }) = measuring.step(&engine, piece).expect("measured") {
+                    return (bytes, cut.map(|cut| String::from_utf8(cut.to_vec()).expect("text")));
+                }
+            }
+        });
+        let [one, two, three] = found;
+        assert_eq!((&one, &two), (&three, &three), "whatever the pieces");
+        one
     }
 
     #[test]

@@ -74,6 +74,11 @@ impl Progress {
         }
     }
 
+    /// Notes that a range held here may be handed over for balance soon.
+    pub fn is_settled(&mut self, range: RangeId) {
+        self.held_since.insert(range, self.looks.saturating_sub(SETTLED_LOOKS - LEASE_LOOKS));
+    }
+
     /// Batches per second in each range, smoothed.
     pub fn loads(&self) -> &BTreeMap<RangeId, u64> {
         &self.loads

@@ -10,9 +10,9 @@ use crate::bounds;
 use crate::node::Node;
 use crate::pipeline::{Load, Standing};
 use crate::split_load::Finder;
-use crate::split_size::{MIN_RANGE_BYTES, Measured, Sizes, measure};
+use crate::split_size::{MIN_RANGE_BYTES, Measured, Measuring, Sizes};
 use bytes::Bytes;
-use kv_api::{BatchRequest, KvError, KvErrorKind, Span, TenantId};
+use kv_api::{BatchRequest, KvError, Span, TenantId};
 use parking_lot::Mutex;
 use replication::RangeId;
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long requests to a busy range are looked at before it is split.
-const WATCHED: Duration = Duration::from_secs(10);
-/// After how long it is looked at anew where no key was found.
-const WATCHED_AGAIN: Duration = Duration::from_secs(60);
+/// After how many times the time for which a range must be busy it is looked at anew where no key was found.
+const WATCHED_AGAIN: u32 = 6;
+/// Bytes of a range that are read at a time to measure it.
+const PIECE_BYTES: u64 = 256 << 10;
 /// How long nothing is split after something could not be.
 const REST: Duration = Duration::from_secs(5);
 /// Most busy ranges whose requests are looked at.
@@ -71,21 +71,21 @@ impl Splits {
     fn watch(
         &self,
         busy: &[RangeId],
+        patience: Duration,
         now: Instant,
         span: impl Fn(RangeId) -> Option<Span>,
     ) -> Option<(RangeId, Bytes)> {
         let mut watched = self.watched.lock();
         watched.retain(|range, watched| {
-            busy.contains(range) && now.duration_since(watched.since) < WATCHED_AGAIN
+            busy.contains(range) && now.duration_since(watched.since) < patience * WATCHED_AGAIN
         });
         for range in busy {
             if watched.len() < MAX_WATCHED && !watched.contains_key(range) {
-                let seed = uuid::Uuid::new_v4().as_u64_pair().0;
-                watched.insert(*range, Watched { since: now, finder: Finder::new(seed) });
+                watched.insert(*range, Watched { since: now, finder: Finder::new(*range) });
             }
         }
         self.watches.store(!watched.is_empty(), Ordering::Relaxed);
-        let ripe = watched.iter().filter(|(_, watched)| now.duration_since(watched.since) >= WATCHED);
+        let ripe = watched.iter().filter(|(_, watched)| now.duration_since(watched.since) >= patience);
         let mut cuts =
             ripe.filter_map(|(range, watched)| Some((*range, watched.finder.cut(&span(*range)?)?)));
         cuts.next()
@@ -132,7 +132,7 @@ impl Cluster {
             let busy = progress.loads().iter().filter(|(_, load)| least > 0 && has_others && **load > least);
             busy.map(|(range, _)| *range).filter(|range| held(*range) && span(*range).is_some()).collect()
         };
-        let cut = self.splits.watch(&busy, Instant::now(), span);
+        let cut = self.splits.watch(&busy, node.limits.split_load_for, Instant::now(), span);
         let max = node.limits.max_range_bytes.max(MIN_RANGE_BYTES);
         let large = {
             let mut sizes = self.splits.sizes.lock();
@@ -162,15 +162,20 @@ impl Cluster {
         self.splits.forget(range);
         let new = self.split(node, range, key).await?;
         tracing::info!(range, new, "a range was split because it was busy");
+        // It need not settle for as long as one that has come from elsewhere.
+        self.placing.lock().is_settled(new);
         Ok(())
     }
 
     async fn split_if_large(&self, node: &Arc<Node>, range: RangeId, max: u64) -> Result<(), KvError> {
         let span = node.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
-        let engine = Arc::clone(&node.engine);
-        let measuring = tokio::task::spawn_blocking(move || measure(&*engine, &span, max));
-        let ended = |_| KvError::new(KvErrorKind::Internal, "measuring a range ended abnormally");
-        let Measured { bytes, cut } = measuring.await.map_err(ended)??;
+        let mut measuring = Measuring::new(span, max);
+        let Measured { bytes, cut } = loop {
+            if let Some(measured) = measuring.step(&*node.engine, PIECE_BYTES)? {
+                break measured;
+            }
+            tokio::task::yield_now().await;
+        };
         let Some(key) = cut else {
             self.splits.sizes.lock().measured(range, bytes);
             return Ok(());
@@ -189,6 +194,8 @@ impl Cluster {
 mod tests {
     use super::*;
 
+    const WATCHED: Duration = Duration::from_secs(10);
+
     #[test]
     fn a_range_is_cut_when_it_was_busy_for_a_while() {
         let splits = Splits::default();
@@ -203,17 +210,17 @@ mod tests {
             }
         };
         assert!(!splits.watches.load(Ordering::Relaxed));
-        assert_eq!(splits.watch(&[5], start, span), None);
+        assert_eq!(splits.watch(&[5], WATCHED, start, span), None);
         assert!(splits.watches.load(Ordering::Relaxed));
         load(&splits);
-        assert_eq!(splits.watch(&[5], start + WATCHED / 2, span), None, "not for long enough");
-        assert!(splits.watch(&[5], start + WATCHED, span).is_some_and(|(range, _)| range == 5));
-        assert_eq!(splits.watch(&[], start + WATCHED, span), None);
+        assert_eq!(splits.watch(&[5], WATCHED, start + WATCHED / 2, span), None, "not for long enough");
+        assert!(splits.watch(&[5], WATCHED, start + WATCHED, span).is_some_and(|(range, _)| range == 5));
+        assert_eq!(splits.watch(&[], WATCHED, start + WATCHED, span), None);
         assert!(!splits.watches.load(Ordering::Relaxed), "nothing is looked at any more");
-        assert_eq!(splits.watch(&[5], start + WATCHED, span), None, "it begins anew");
-        assert_eq!(splits.watch(&[5], start + WATCHED * 2, span), None, "nothing was seen");
+        assert_eq!(splits.watch(&[5], WATCHED, start + WATCHED, span), None, "it begins anew");
+        assert_eq!(splits.watch(&[5], WATCHED, start + WATCHED * 2, span), None, "nothing was seen");
         let many: Vec<RangeId> = (10..100).collect();
-        splits.watch(&many, start, span);
+        splits.watch(&many, WATCHED, start, span);
         assert_eq!(splits.watched.lock().len(), MAX_WATCHED);
     }
 }

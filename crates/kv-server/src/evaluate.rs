@@ -93,6 +93,8 @@ pub enum Stop {
     /// No transaction may have its first intent in the range for the moment; the batch is evaluated anew when this
     /// is told.
     Held(oneshot::Receiver<()>),
+    /// The key is being written, and must be latched, too; then the batch is evaluated anew.
+    Latch(Bytes),
     /// Something is about to be settled; the batch is evaluated anew.
     Again,
 }
@@ -153,6 +155,8 @@ pub struct Evaluation<'a> {
     intents: IntentView,
     /// Whether any transaction of the tenant has intents, so that the lock space must be looked at.
     any_intents: bool,
+    /// Keys that are latched besides those that the requests name.
+    latched: &'a [Bytes],
     /// Whether transactions other than this one have.
     foreign_intents: bool,
     overlay: Overlay,
@@ -174,6 +178,7 @@ impl<'a> Evaluation<'a> {
         asker: Asker,
         part: PartKey,
         batch: &'a BatchRequest,
+        latched: &'a [Bytes],
         kind: WriteKind,
     ) -> Result<Self, Stop> {
         let header = &batch.header;
@@ -201,6 +206,7 @@ impl<'a> Evaluation<'a> {
             snapshot,
             intents: node.intent_view(asker, own),
             any_intents,
+            latched,
             foreign_intents,
             overlay: Overlay::new(),
             keys: BTreeMap::new(),
@@ -492,6 +498,13 @@ impl<'a> Evaluation<'a> {
         row: KeyValue,
         strength: LockStrength,
     ) -> Eval<Result<Option<KeyValue>, Timestamp>> {
+        // A write that is on its way has passed by the locks; whoever locks behind its back would not see it.
+        if self.kind == WriteKind::Locking
+            && !self.latched.contains(&row.key)
+            && self.node.shard(self.asker.tenant).latches.is_written(&row.key)
+        {
+            return Err(Stop::Latch(Bytes::copy_from_slice(&row.key)));
+        }
         // Long-lived state must not keep the page the row lies in.
         if let Locked::Skip = self.lock(&row.key, strength)? {
             return Ok(Ok(None));

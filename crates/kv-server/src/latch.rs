@@ -103,6 +103,12 @@ impl<W> Latches<W> {
         }
     }
 
+    /// Whether a key is being written, or waited for to be.
+    pub fn is_written(&self, key: &[u8]) -> bool {
+        self.points.get(key).is_some_and(|held| held.iter().any(|(_, access)| *access == Access::Write))
+            || self.ranges.iter().any(|(_, span, access)| *access == Access::Write && span.contains(key))
+    }
+
     /// Gives back the read latches of a set early; its write latches stay.
     #[must_use]
     pub fn release_reads(&mut self, id: LatchId) -> Vec<W> {

@@ -10,6 +10,7 @@
 //! * A holder that wants more than it has (an upgrade) goes ahead of those who hold nothing.
 //! * A transaction waits for the conflicting holders of a key and for the conflicting waiters before
 //!   it. A request that would close a cycle of such waits is refused at once; so there never is one.
+//! * An intent holds its key whoever else does: a holder that finds one waits for it like everybody else.
 //! * Releasing a transaction's locks grants the front of each queue as far as it is compatible.
 //!
 //! Pure: `W` is whatever wakes a waiter.
@@ -105,6 +106,13 @@ impl<W> Lock<W> {
         self.holders.iter().find(|holder| holder.txn == txn).map(|holder| holder.strength)
     }
 
+    /// Whether a transaction holds what it asks for, and no other does that conflicts: an intent may be found on a
+    /// key that another has locked meanwhile ([`LockTable::hold_for_intent`]).
+    fn is_held_alone(&self, txn: TxnKey, strength: LockStrength) -> bool {
+        let conflicts = |holder: &Holder| holder.txn != txn && conflict(holder.strength, strength);
+        self.held_by(txn).is_some_and(|held| held >= strength) && !self.holders.iter().any(conflicts)
+    }
+
     /// Where in the queue a request would stand, and the transactions it would wait for.
     fn blockers(&self, txn: TxnKey, strength: LockStrength) -> (usize, Vec<TxnKey>) {
         let upgrade = self.held_by(txn).is_some();
@@ -147,8 +155,7 @@ impl<W> LockTable<W> {
     /// Whether a transaction could have a lock at once.
     pub fn is_free(&self, txn: TxnKey, key: &[u8], strength: LockStrength) -> bool {
         self.locks.get(key).is_none_or(|lock| {
-            lock.held_by(txn).is_some_and(|held| held >= strength)
-                || lock.blockers(txn, strength).1.is_empty()
+            lock.is_held_alone(txn, strength) || lock.blockers(txn, strength).1.is_empty()
         })
     }
 
@@ -167,7 +174,7 @@ impl<W> LockTable<W> {
             self.held.entry(txn).or_default().push(key);
             return Acquire::Granted;
         };
-        if lock.held_by(txn).is_some_and(|held| held >= strength) {
+        if lock.is_held_alone(txn, strength) {
             return Acquire::Granted;
         }
         let (place, blockers) = lock.blockers(txn, strength);

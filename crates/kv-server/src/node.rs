@@ -486,6 +486,8 @@ impl Node {
                 part
             }
         };
+        // What is to be latched besides what the requests name.
+        let mut latched: Vec<Bytes> = Vec::new();
         loop {
             // What is read from here on counts under this lease only; `submit` insists on it.
             let lease = self.pipeline.lease(range)?;
@@ -497,7 +499,8 @@ impl Node {
                 return Err(KvError::range_not_found(range));
             }
             let clock = if kind == WriteKind::Prepare { Some(self.pipeline.clock(range)?) } else { None };
-            let (spans, generation) = self.latch_spans(asker, part, &batch, kind)?;
+            let (mut spans, generation) = self.latch_spans(asker, part, &batch, kind)?;
+            spans.extend(latched.iter().map(|key| (Span::point(key.clone()), Access::Read)));
             let latches = self.latch(tenant, spans).await;
             if kind == WriteKind::Prepare
                 && let Some(response) = self.prepared_before(asker, part, &batch)?
@@ -512,7 +515,7 @@ impl Node {
                 WriteKind::Locking => None,
                 _ => Some(self.pipeline.reserve(batch.encoded_len() * 2).await?),
             };
-            let evaluated = Evaluation::new(&self, asker, part, &batch, kind)
+            let evaluated = Evaluation::new(&self, asker, part, &batch, &latched, kind)
                 .and_then(|evaluation| evaluation.run(generation));
             let outcome = match evaluated {
                 Ok(outcome) => outcome,
@@ -534,6 +537,10 @@ impl Node {
                 Err(Stop::Undecided(txn)) => {
                     drop((latches, room));
                     self.await_decision(asker, txn, &batch.header).await?;
+                    continue;
+                }
+                Err(Stop::Latch(key)) => {
+                    latched.push(key);
                     continue;
                 }
                 Err(Stop::Held(told)) => {

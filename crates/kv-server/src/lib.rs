@@ -38,7 +38,8 @@
 //!
 //! # Ranges
 //!
-//! Every tenant has a range of its own, and the cluster's own keys have one, the root. Each is a Raft group
+//! Every tenant has a range of its own, or several once it has grown, and the cluster's own keys have one, the
+//! root. Each is a Raft group
 //! over up to three nodes by default ([`replication`], [`placement`]) with a lease, a clock and commits in
 //! flight of its own ([`pipeline`]). A batch names its range; a node that does not hold the lease says who
 //! does, and one without a replica says so: nothing was carried out then, and the client goes where the
@@ -57,10 +58,8 @@
 //!
 //! # What is missing
 //!
-//! A tenant's range is not split, however large it is: a transaction rests on one leaseholder's clock, latches
-//! and locks, and one over several ranges needs the protocol of `cockroachdb-2020`, section 3. The log and
-//! the directory know splits already ([`replication::command::RangeChange`]). Ranges are not merged; there is
-//! nothing to merge before that.
+//! Ranges are not merged: what a tenant deletes leaves small ranges behind. Load is counted in batches, not in
+//! the time of the processor.
 
 pub mod admin;
 pub mod authorize;

@@ -152,11 +152,11 @@ mod tests {
     fn reports_of_the_two_parts_come_in_any_order() {
         let whole = range(5, "", "z", 10);
         let (left, right) = (range(5, "", "m", 12), split_off(9, "m", "z", 0));
-        assert_eq!(judge(Some(&whole), None, left.clone()), news(&[left.clone()]));
-        assert_eq!(judge(Some(&left), None, right.clone()), news(&[right.clone()]));
+        assert_eq!(judge(Some(&whole), None, left.clone()), news(std::slice::from_ref(&left)));
+        assert_eq!(judge(Some(&left), None, right.clone()), news(std::slice::from_ref(&right)));
         let cut = RangeRecord { end: key("m"), ..whole.clone() };
         assert_eq!(judge(Some(&whole), None, right.clone()), news(&[cut.clone(), right.clone()]));
-        assert_eq!(judge(Some(&cut), Some(&right), left.clone()), news(&[left.clone()]));
+        assert_eq!(judge(Some(&cut), Some(&right), left.clone()), news(std::slice::from_ref(&left)));
         let old = range(5, "", "z", 11);
         let kept = RangeRecord { end: key("m"), ..old.clone() };
         assert_eq!(judge(Some(&cut), Some(&right), old.clone()), news(&[kept]), "before it was split");

@@ -25,6 +25,7 @@ use super::options::ReadOptions;
 use super::part::Part;
 use super::state::State;
 use super::{Isolation, Txn, lost, split_without_end};
+use crate::lead::{Answered, Asked};
 use crate::metrics::metrics;
 use crate::router::{SendError, Sending};
 use crate::wall;
@@ -107,7 +108,10 @@ impl Txn {
         let error = match self.client.send(&mut batch, sending).await {
             Ok(sent) => {
                 return Ok(match at {
-                    Some(at) => Attempt::CommittedAt(sent.response.commit_timestamp.unwrap_or(at)),
+                    Some(at) => {
+                        self.client.with_leads(|leads| leads.note_met(range_id));
+                        Attempt::CommittedAt(sent.response.commit_timestamp.unwrap_or(at))
+                    }
                     None => Attempt::Committed(sent.response.commit_timestamp),
                 });
             }
@@ -126,7 +130,8 @@ impl Txn {
         if let (KvErrorKind::SnapshotBehind, Some(to), Some(sent_ns)) =
             (error.kind(), error.timestamp, sent_ns)
         {
-            self.client.note_clock(range_id, to, sent_ns);
+            let answered = Answered::now(Asked::Write, sent_ns);
+            self.client.with_leads(|leads| leads.note(range_id, to, answered));
             return Ok(Attempt::Behind(to));
         }
         if error.kind() == KvErrorKind::Ambiguous {
@@ -152,7 +157,7 @@ impl State {
         alone.then_some(part.at.range_id)
     }
 
-    /// A key that was written or read in a range that is not known.
+    /// A key that was written or read in a range of which it is not known where it lies.
     fn unlocated(&self) -> Option<Bytes> {
         let end_of = |key: &[u8]| {
             let range_id = self.parts.locate(key, false)?;
@@ -165,6 +170,9 @@ impl State {
                 Some(end) if end.is_empty() => break,
                 Some(end) => written = end,
             }
+        }
+        if let Some(part) = self.parts.iter().find(|part| part.has_intents && part.at.is_nowhere()) {
+            return Some(part.key.clone());
         }
         for span in self.refresh.iter() {
             let mut from = &span.start;
@@ -182,12 +190,19 @@ impl State {
     fn shares(&self, trusts_locks: bool) -> Shares {
         let mut shares = Shares { writers: Vec::new(), readers: Vec::new() };
         for part in self.parts.iter() {
+            let held = rests_on_node(part, trusts_locks);
+            let mut meta = self.meta(Some(part));
+            if !held {
+                // It may be another lease by now.
+                meta.lease = 0;
+            }
             let share = Share {
                 at: part.at.clone(),
                 key: part.key.clone(),
                 place: part.required_place(),
-                meta: self.meta(Some(part)),
-                held: rests_on_node(part, trusts_locks),
+                meta,
+                held,
+                locked: trusts_locks && part.lease != 0,
                 intent: part.intent.clone(),
                 writes: self.buffer.outcome(&part.at),
                 spans: self.refresh.within(&part.at).0,

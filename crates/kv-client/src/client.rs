@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::environment::Environment;
+use crate::lead::{self, Leads};
 use crate::located::Located;
 use crate::router::{Place, Router, SendError, Sending, Sent};
 use crate::txn::{Txn, TxnOptions};
@@ -284,14 +285,22 @@ impl KvClient {
         self.router.locate(key, before).await.map_err(|error| self.strip(error))
     }
 
-    /// Takes note of what the clock of a range showed when a batch sent at `sent_ns` got there.
-    pub(crate) fn note_clock(&self, range_id: u64, clock: Timestamp, sent_ns: u64) {
-        self.router.note_clock(range_id, clock, sent_ns);
+    /// What is known of the clocks of ranges.
+    pub(crate) fn with_leads<T>(&self, with: impl FnOnce(&mut Leads) -> T) -> T {
+        self.router.with_leads(with)
     }
 
-    /// How far clocks of ranges are ahead of this process's; see [`crate::lead`].
-    pub(crate) fn lead_ns(&self, ranges: impl IntoIterator<Item = u64>) -> u64 {
-        self.router.lead_ns(ranges)
+    /// Where a transaction commits in some ranges, now: above `floor`. `refreshes` says whether a refresh comes first.
+    pub(crate) fn choose_timestamp(
+        &self,
+        ranges: impl IntoIterator<Item = u64>,
+        refreshes: bool,
+        floor: Timestamp,
+    ) -> Timestamp {
+        let lead_ns = self.with_leads(|leads| {
+            leads.of(ranges).saturating_add(if refreshes { leads.refresh_ns() } else { 0 })
+        });
+        lead::choose(self.environment().physical_ns(), lead_ns, floor)
     }
 
     /// All keys of the tenant.

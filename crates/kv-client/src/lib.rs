@@ -125,7 +125,6 @@ mod router;
 mod silence;
 mod txn;
 mod walk;
-mod wall;
 mod write_buffer;
 
 pub use client::KvClient;

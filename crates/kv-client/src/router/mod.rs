@@ -29,7 +29,7 @@ use crate::ranges::Ranges;
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, RangeInfo, RequestKind};
 use kv_api::wire::MAX_FRAME_LEN;
-use kv_api::{BatchResponse, KvError, KvErrorKind, Span, Timestamp};
+use kv_api::{BatchResponse, KvError, KvErrorKind, Span};
 use miss::Miss;
 use parking_lot::Mutex;
 use prost::Message;
@@ -192,16 +192,9 @@ impl Router {
         self.known.subscribe()
     }
 
-    /// Takes note of what the clock of a range showed when a batch sent at `sent_ns` got there.
-    pub fn note_clock(&self, range_id: u64, clock: Timestamp, sent_ns: u64) {
-        self.routing.lock().leads.note(range_id, clock, sent_ns);
-    }
-
-    /// How far the clock of any of some ranges will be ahead of this process's when a batch gets there, in
-    /// nanoseconds, as far as is known.
-    pub fn lead_ns(&self, ranges: impl IntoIterator<Item = u64>) -> u64 {
-        let routing = self.routing.lock();
-        ranges.into_iter().map(|range| routing.leads.of(range)).max().unwrap_or(0)
+    /// What is known of the clocks of ranges.
+    pub fn with_leads<T>(&self, with: impl FnOnce(&mut Leads) -> T) -> T {
+        with(&mut self.routing.lock().leads)
     }
 
     /// Takes in what is known of a range, unless something is known of its first key.

@@ -21,8 +21,8 @@ mod tests;
 pub use options::{CommitInfo, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TxnOptions};
 
 use crate::client::KvClient;
+use crate::lead::{Answered, Asked};
 use crate::router::{Place, SendError, Sending, Sent};
-use crate::wall;
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, RequestKind};
 use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, Timestamp};
@@ -167,13 +167,14 @@ impl Txn {
         batch: &mut BatchRequest,
         sending: Sending<'_>,
     ) -> Result<Sent, SendError> {
-        if batch.header.uncertainty_limit.is_none() {
+        if batch.header.uncertainty_limit.is_none() || sending.waits {
             return self.client.send(batch, sending).await;
         }
-        let sent_ns = wall::now_ns();
+        let sent_ns = self.client.environment().physical_ns();
         let sent = self.client.send(batch, sending).await?;
         if let Some(clock) = sent.response.clock {
-            self.client.note_clock(range_id, clock, sent_ns);
+            let answered = Answered::now(Asked::Read, sent_ns, self.client.environment());
+            self.client.with_leads(|leads| leads.note(range_id, clock, answered));
         }
         Ok(sent)
     }

@@ -1,6 +1,10 @@
 //! KV nodes in a few lines: what the coordinator is tested against. They keep the protocol of `kv-api`
 //! in the simplest way, one batch at a time, and never let anybody wait. There are two nodes with one store
-//! behind them, and one range; the lease is with the one or the other.
+//! behind them, and one range, until it is split; the lease of each is with the one or the other.
+
+mod wide;
+
+pub use wide::Record;
 
 use crate::client::KvClient;
 use crate::config::Config;
@@ -13,7 +17,9 @@ use kv_api::batch::{
     WaitPolicy,
 };
 use kv_api::wire::{ClientFrame, ServerFrame, decode_frame};
-use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
+use kv_api::{
+    BatchResponse, KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp, TxnMeta,
+};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use std::collections::{BTreeMap, HashSet};
@@ -23,20 +29,56 @@ use std::sync::{Arc, Weak};
 pub const TENANT: TenantId = TenantId(7);
 /// The nodes. The first holds the lease until it moves.
 pub const NODES: [&str; 2] = ["a:1", "b:1"];
-/// The range.
-const RANGE: u64 = 70;
+/// The first range.
+pub const RANGE: u64 = 70;
+
+/// What becomes of a batch that a node serves.
+pub enum Play {
+    Serve,
+    Fail(KvError),
+    /// The connection breaks before it is carried out.
+    LoseBatch,
+    /// The connection breaks after it was carried out.
+    LoseAnswer,
+}
+
+type Script = Box<dyn FnMut(&BatchRequest) -> Play + Send>;
+
+/// A range.
+struct Range {
+    id: u64,
+    span: Span,
+    /// Which node holds the lease.
+    leaseholder: usize,
+    lease: u64,
+    clock: u64,
+    ended: HashSet<Bytes>,
+    prepared: BTreeMap<Bytes, wide::Prepared>,
+    records: BTreeMap<Bytes, Record>,
+}
+
+impl Range {
+    fn new(id: u64, span: Span) -> Self {
+        let (ended, prepared, records) = Default::default();
+        Range { id, span, leaseholder: 0, lease: 5, clock: 0, ended, prepared, records }
+    }
+}
 
 type Versions = Vec<(u64, Option<Bytes>)>;
 type Writes = Vec<(u32, Option<Bytes>)>;
 
 /// What the node keeps.
-#[derive(Default)]
 pub struct Store {
+    ranges: Vec<Range>,
+    /// That of the range that is asked.
     clock: u64,
+    /// The range that is asked.
+    asked: usize,
+    /// What becomes of batches.
+    pub script: Option<Script>,
     versions: BTreeMap<Bytes, Versions>,
     intents: BTreeMap<Bytes, (Bytes, Writes)>,
     locks: BTreeMap<Bytes, Bytes>,
-    ended: HashSet<Bytes>,
     /// Most rows of a page; 0 for no bound.
     pub page_rows: usize,
     /// Every batch received by a node that served it, and which node that was.
@@ -44,8 +86,6 @@ pub struct Store {
     pub served_by: Vec<&'static str>,
     /// Times the range was looked up.
     pub lookups: usize,
-    /// Which node holds the lease.
-    leaseholder: usize,
     /// Whether a node without the lease says who has it.
     pub silent_about_leases: bool,
     /// Whether answers are kept back.
@@ -53,6 +93,28 @@ pub struct Store {
     held: Vec<(Arc<Connection>, ServerFrame)>,
     /// Whether everything is refused as not available.
     pub unavailable: bool,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Store {
+            ranges: vec![Range::new(RANGE, TENANT.span())],
+            clock: 0,
+            asked: 0,
+            script: None,
+            versions: BTreeMap::new(),
+            intents: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            page_rows: 0,
+            received: Vec::new(),
+            served_by: Vec::new(),
+            lookups: 0,
+            silent_about_leases: false,
+            hold: false,
+            held: Vec::new(),
+            unavailable: false,
+        }
+    }
 }
 
 /// Two nodes and their client.
@@ -112,7 +174,7 @@ impl Model {
                 if *dialed.up.lock() {
                     connection.pending.open();
                     dialed.open.lock().push(connection.clone());
-                    tokio::spawn(serve(nodes, connection));
+                    tokio::spawn(serve(nodes, connection, router));
                 } else {
                     tokio::spawn(async move {
                         router.ended(&connection, &broken());
@@ -144,8 +206,9 @@ impl Model {
         let mut store = self.store.lock();
         let open: Vec<Bytes> =
             store.intents.values().map(|(id, _)| id.clone()).chain(store.locks.values().cloned()).collect();
-        for id in open {
-            store.end(&id);
+        for range in 0..store.ranges.len() {
+            store.asked = range;
+            open.iter().for_each(|id| store.end(id));
         }
         store.held.clear();
     }
@@ -153,7 +216,11 @@ impl Model {
     /// Gives the lease to the other node. Locks and intents go; the connections stand.
     pub fn move_lease(&self) {
         let mut store = self.store.lock();
-        store.leaseholder = 1 - store.leaseholder;
+        for range in &mut store.ranges {
+            range.leaseholder = 1 - range.leaseholder;
+            range.lease += 1;
+            range.ended.clear();
+        }
         store.locks.clear();
         store.intents.clear();
     }
@@ -185,7 +252,7 @@ fn broken() -> ConnectionError {
 }
 
 /// A node's end of a connection.
-async fn serve(store: Arc<Mutex<Store>>, connection: Arc<Connection>) {
+async fn serve(store: Arc<Mutex<Store>>, connection: Arc<Connection>, router: Weak<Router>) {
     let mut frames = BytesMut::new();
     loop {
         connection.pending.writable.notified().await;
@@ -196,7 +263,12 @@ async fn serve(store: Arc<Mutex<Store>>, connection: Arc<Connection>) {
             let mut store = store.lock();
             let node = NODES.iter().position(|node| **node == *connection.address).unwrap();
             let before = store.received.len();
-            let answer = store.answer(node, frame);
+            let Some(answer) = store.answer(node, frame) else {
+                drop(store);
+                router.ended(&connection, &broken());
+                connection.pending.close(End::Lost);
+                return;
+            };
             if store.hold && store.received.len() > before {
                 store.held.push((connection.clone(), answer));
             } else {
@@ -207,55 +279,90 @@ async fn serve(store: Arc<Mutex<Store>>, connection: Arc<Connection>) {
 }
 
 impl Store {
-    fn answer(&mut self, node: usize, frame: ClientFrame) -> ServerFrame {
-        let (response, error) = match self.answer_batch(node, frame.batch) {
+    /// The answer; none if the connection breaks.
+    fn answer(&mut self, node: usize, frame: ClientFrame) -> Option<ServerFrame> {
+        let (response, error) = match self.answer_batch(node, frame.batch)? {
             Ok(response) => (Some(response), None),
             Err(error) => (None, Some(error)),
         };
-        ServerFrame { id: frame.id, response, error }
+        Some(ServerFrame { id: frame.id, response, error })
     }
 
-    fn answer_batch(&mut self, node: usize, batch: BatchRequest) -> KvResult<BatchResponse> {
-        if let Some(RequestKind::RangeLookup(_)) = batch.requests[0].kind {
+    fn answer_batch(&mut self, node: usize, batch: BatchRequest) -> Option<KvResult<BatchResponse>> {
+        if let Some(RequestKind::RangeLookup(lookup)) = &batch.requests[0].kind {
             self.lookups += 1;
-            return Ok(self.range());
+            return Some(Ok(self.look_up(&lookup.key)));
         }
-        if batch.header.range_id != RANGE {
-            return Err(KvError::range_not_found(batch.header.range_id));
-        }
+        let range_id = batch.header.range_id;
+        let found = self.ranges.iter().position(|range| range.id == range_id);
+        let Some(asked) = found.filter(|range| wide::is_within(&batch, &self.ranges[*range].span)) else {
+            return Some(Err(KvError::range_not_found(range_id)));
+        };
+        let leaseholder = self.ranges[asked].leaseholder;
         if batch.header.any_replica {
             assert_eq!(batch.header.txn, None);
-        } else if node != self.leaseholder {
-            let hint = (!self.silent_about_leases).then(|| NODES[self.leaseholder].to_owned());
-            return Err(KvError::not_leaseholder(hint));
+        } else if node != leaseholder {
+            let hint = (!self.silent_about_leases).then(|| NODES[leaseholder].to_owned());
+            return Some(Err(KvError::not_leaseholder(hint)));
         }
         self.received.push(batch.clone());
         self.served_by.push(NODES[node]);
         if self.unavailable {
-            return Err(KvError::new(KvErrorKind::Unavailable, "shutting down"));
+            return Some(Err(KvError::new(KvErrorKind::Unavailable, "shutting down")));
         }
-        self.evaluate(&batch)
+        let play = self.script.as_mut().map_or(Play::Serve, |script| script(&batch));
+        match play {
+            Play::Serve => Some(self.ask(asked, &batch)),
+            Play::Fail(error) => Some(Err(error)),
+            Play::LoseBatch => None,
+            Play::LoseAnswer => {
+                let _ = self.ask(asked, &batch);
+                None
+            }
+        }
     }
 
-    fn range(&self) -> BatchResponse {
-        let Span { start, end } = TENANT.span();
+    fn ask(&mut self, range: usize, batch: &BatchRequest) -> KvResult<BatchResponse> {
+        (self.asked, self.clock) = (range, self.ranges[range].clock);
+        let result = self.evaluate(batch);
+        self.ranges[range].clock = self.clock;
+        result.map(|mut response| {
+            let concerns_others = batch.header.uncertainty_limit.is_some();
+            response.clock = concerns_others.then_some(Timestamp::new(self.clock, 0));
+            response
+        })
+    }
+
+    fn look_up(&self, key: &[u8]) -> BatchResponse {
+        let range = self.ranges.iter().find(|range| range.span.contains(key)).unwrap();
         let replicas =
             [1, 2].map(|node_id| ReplicaInfo { node_id, address: NODES[node_id as usize - 1].to_owned() });
-        let info =
-            RangeInfo { range_id: RANGE, start, end, replicas: replicas.to_vec(), ..RangeInfo::default() };
+        let info = RangeInfo {
+            range_id: range.id,
+            start: range.span.start.clone(),
+            end: range.span.end.clone(),
+            replicas: replicas.to_vec(),
+            ..RangeInfo::default()
+        };
         let response = Response { ranges: vec![info], ..Response::default() };
         BatchResponse { responses: vec![response], ..BatchResponse::default() }
     }
 
     fn end(&mut self, id: &Bytes) {
-        self.intents.retain(|_, (owner, _)| owner != id);
-        self.locks.retain(|_, owner| owner != id);
-        self.ended.insert(id.clone());
+        let range = &mut self.ranges[self.asked];
+        let stays = |key: &Bytes, owner: &Bytes| owner != id || !range.span.contains(key);
+        self.intents.retain(|key, (owner, _)| stays(key, owner));
+        self.locks.retain(|key, owner| stays(key, owner));
+        range.ended.insert(id.clone());
+        if range.prepared.remove(id).is_some() {
+            range.records.remove(id);
+        }
     }
 
     /// Whether the node holds nothing of any transaction.
     pub fn is_clean(&self) -> bool {
-        self.intents.is_empty() && self.locks.is_empty()
+        let clean = |range: &Range| range.prepared.is_empty() && range.records.is_empty();
+        self.intents.is_empty() && self.locks.is_empty() && self.ranges.iter().all(clean)
     }
 
     /// Answers kept back will come in the opposite order.
@@ -290,9 +397,9 @@ impl Store {
         self.at(key, snapshot).and_then(|(_, value)| value.clone())
     }
 
-    fn check_unchanged(&self, header: &Header, from: u64) -> KvResult<()> {
+    fn check_unchanged(&self, header: &Header, from: u64, upto: u64) -> KvResult<()> {
         for (key, versions) in &self.versions {
-            if versions.last().is_some_and(|(timestamp, _)| *timestamp > from)
+            if versions.iter().any(|(timestamp, _)| *timestamp > from && *timestamp <= upto)
                 && let Some(span) = header.refresh_spans.iter().find(|span| covers(span, key))
             {
                 return Err(KvError { span: Some(span.clone()), ..retry("changed").with_key(key.clone()) });
@@ -319,7 +426,10 @@ impl Store {
             if header.fixed_read_timestamp {
                 return Err(retry("fixed"));
             }
-            self.check_unchanged(header, *snapshot)?;
+            if header.spans_elsewhere {
+                return Err(KvError::snapshot_behind(Timestamp::new(self.clock, 0)));
+            }
+            self.check_unchanged(header, *snapshot, u64::MAX)?;
             *snapshot = self.clock;
         }
         Ok(true)
@@ -328,26 +438,35 @@ impl Store {
     fn evaluate(&mut self, batch: &BatchRequest) -> KvResult<BatchResponse> {
         let header = &batch.header;
         if let Some(meta) = &header.txn {
-            if self.ended.contains(&meta.id) {
+            if let Some(decided) = self.settle(meta, batch) {
+                return decided;
+            }
+            let range = &self.ranges[self.asked];
+            if meta.lease != 0 && meta.lease != range.lease {
+                return Err(KvError::new(KvErrorKind::Aborted, "another lease"));
+            }
+            if range.ended.contains(&meta.id) {
                 return Err(KvError::new(KvErrorKind::Aborted, "ended"));
             }
-            if meta.has_intents && !self.intents.values().any(|(owner, _)| *owner == meta.id) {
+            let flushed = self.intents.values().any(|(owner, _)| *owner == meta.id);
+            if meta.has_intents && !flushed && !range.prepared.contains_key(&meta.id) {
                 return Err(KvError::new(KvErrorKind::Aborted, "intents are lost"));
             }
         }
         assert!(header.refresh_spans.is_empty() || header.read_timestamp.is_some());
-        self.clock += 1;
+        self.clock = self.clock.max(header.read_timestamp.map_or(0, |timestamp| timestamp.wall_ns)) + 1;
         let first = header.read_timestamp.map_or(self.clock, |timestamp| timestamp.wall_ns);
         let mut snapshot = first;
         let end = batch.requests.iter().find_map(|request| match &request.kind {
-            Some(RequestKind::EndTxn(end)) => Some(end.commit),
+            Some(RequestKind::EndTxn(end)) => Some(end.clone()),
             _ => None,
         });
         let id = header.txn.as_ref().map(|meta| meta.id.clone()).unwrap_or_default();
-        if end == Some(false) {
+        if end.as_ref().is_some_and(|end| !end.commit) {
             self.end(&id);
             return Ok(BatchResponse::default());
         }
+        self.check_certain(batch, snapshot)?;
         // Locks first: they decide the snapshot.
         let mut skipped = HashSet::new();
         for request in &batch.requests {
@@ -407,9 +526,11 @@ impl Store {
                     let span = Span::new(clear.start.clone(), clear.end.clone());
                     self.versions.retain(|key, _| !covers(&span, key));
                 }
-                RequestKind::Refresh(_) => {
-                    self.check_unchanged(header, snapshot)?;
-                    response.read_timestamp = Some(Timestamp::new(self.clock, 0));
+                RequestKind::Refresh(refresh) => {
+                    let to = refresh.to.map_or(self.clock, |to| to.wall_ns);
+                    self.check_unchanged(header, snapshot, to)?;
+                    self.clock = self.clock.max(to);
+                    response.read_timestamp = Some(Timestamp::new(to, 0));
                 }
                 _ => panic!("not in the model"),
             }
@@ -418,22 +539,50 @@ impl Store {
         for (key, ..) in &writes {
             let foreign = |owner: &Bytes| *owner != id;
             if self.intents.get(key).is_some_and(|(owner, _)| foreign(owner))
+                || self.prepared_by_others(key, &id).is_some()
                 || self.locks.get(key).is_some_and(foreign)
             {
                 return Err(KvError::new(KvErrorKind::LockNotAvailable, "locked").with_key(key.clone()));
             }
         }
-        if end.is_none() {
+        if !writes.is_empty() || self.locks.values().any(|owner| *owner == id) {
+            response.lease = self.ranges[self.asked].lease;
+        }
+        let Some(end) = end else {
             for (key, sequence, value) in writes {
                 let (_, history) = self.intents.entry(key).or_insert_with(|| (id.clone(), Vec::new()));
                 history.push((sequence, value));
             }
             return Ok(response);
-        }
-        self.check_unchanged(header, first)?;
+        };
         let meta = header.txn.as_ref().unwrap();
-        let own: Vec<Bytes> =
-            self.intents.iter().filter(|(_, (owner, _))| *owner == id).map(|(key, _)| key.clone()).collect();
+        if let Some(prepare) = &end.prepare {
+            response.prepared_at = Some(self.prepare(header, meta, writes, prepare, first)?);
+            return Ok(response);
+        }
+        if let Some(at) = end.commit_at {
+            if self.clock >= at.wall_ns {
+                return Err(KvError::snapshot_behind(Timestamp::new(self.clock + 1, 0)));
+            }
+            self.clock = at.wall_ns;
+        }
+        self.check_unchanged(header, first, self.clock)?;
+        let outcome = self.outcome(meta, writes);
+        outcome.into_iter().for_each(|(key, value)| self.write(key, value));
+        self.end(&id);
+        response.commit_timestamp = Some(Timestamp::new(self.clock, 0));
+        Ok(response)
+    }
+
+    /// What a transaction has written in the range that is asked.
+    fn outcome(
+        &mut self,
+        meta: &TxnMeta,
+        writes: Vec<(Bytes, u32, Option<Bytes>)>,
+    ) -> BTreeMap<Bytes, Option<Bytes>> {
+        let span = self.ranges[self.asked].span.clone();
+        let owned = |(key, (owner, _)): &(&Bytes, &(Bytes, Writes))| *owner == meta.id && span.contains(key);
+        let own: Vec<Bytes> = self.intents.iter().filter(owned).map(|(key, _)| key.clone()).collect();
         let mut outcome = BTreeMap::new();
         for key in own {
             let (_, history) = self.intents.remove(&key).unwrap();
@@ -442,10 +591,7 @@ impl Store {
             }
         }
         outcome.extend(writes.into_iter().map(|(key, _, value)| (key, value)));
-        outcome.into_iter().for_each(|(key, value)| self.write(key, value));
-        self.end(&id);
-        response.commit_timestamp = Some(Timestamp::new(self.clock, 0));
-        Ok(response)
+        outcome
     }
 
     fn write(&mut self, key: Bytes, value: Option<Bytes>) {

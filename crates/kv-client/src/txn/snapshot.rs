@@ -9,7 +9,6 @@ use crate::client::given_up;
 use crate::join::try_all;
 use crate::metrics::metrics;
 use crate::router::{SendError, Sending};
-use crate::{lead, wall};
 use kv_api::batch::{BatchRequest, Refresh, RequestKind};
 use kv_api::{KvError, KvErrorKind, KvResult, Span, Timestamp};
 
@@ -69,7 +68,7 @@ impl Txn {
             let ranges: Vec<u64> = state.parts.iter().map(|part| part.at.range_id).collect();
             (ranges, state.read_timestamp.unwrap_or_default())
         };
-        let to = lead::choose(wall::now_ns(), self.client.lead_ns(ranges), floor);
+        let to = self.client.choose_timestamp(ranges, false, floor);
         self.move_snapshot(to).await?;
         let mut state = self.state.lock();
         // Somebody may have moved it further meanwhile, which is as good.

@@ -1,6 +1,9 @@
 //! The coordinator against a model of the KV node.
 
-use super::model::{Model, Store};
+mod commits;
+mod ranges;
+
+use super::model::{Model, RANGE, Store};
 use super::*;
 use bytes::Bytes;
 use kv_api::batch::{RequestKind, WaitPolicy};
@@ -30,6 +33,11 @@ async fn put(model: &Model, key: &str, value: &str) {
 
 fn kind<T: std::fmt::Debug>(result: Result<T, KvError>) -> KvErrorKind {
     result.unwrap_err().kind()
+}
+
+/// What the wall clock shows, in nanoseconds.
+fn wall_ns() -> u64 {
+    crate::environment::Environment::of_machine().physical_ns()
 }
 
 #[tokio::test]
@@ -597,6 +605,7 @@ enum Step {
     Savepoint,
     RollbackTo(usize),
     Statement,
+    Split(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -612,6 +621,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Savepoint),
         1 => (0usize..4).prop_map(Step::RollbackTo),
         1 => Just(Step::Statement),
+        1 => (0u8..12).prop_map(Step::Split),
     ]
 }
 
@@ -619,13 +629,23 @@ fn key(number: u8) -> Bytes {
     Bytes::from(vec![b'k', number])
 }
 
-async fn follow(steps: Vec<Step>, stored: BTreeMap<u8, u8>, page_rows: usize, isolation: Isolation) {
+async fn follow(
+    steps: Vec<Step>,
+    stored: BTreeMap<u8, u8>,
+    splits: Vec<u8>,
+    page_rows: usize,
+    isolation: Isolation,
+) {
     let model = Model::start();
+    // Clocks of ranges are not far apart.
+    model.store.lock().set_clock(RANGE, wall_ns());
+    splits.into_iter().for_each(|number| split(&model, number));
     let setup = begin(&model);
     for (number, value) in &stored {
         setup.put(&key(*number), Bytes::from(vec![*value])).unwrap();
     }
     setup.commit().await.unwrap();
+    model.settled().await;
     model.store.lock().page_rows = page_rows;
     let txn = model.client.begin(TxnOptions { isolation, ..TxnOptions::default() });
     let mut expected: BTreeMap<Bytes, Bytes> =
@@ -691,26 +711,38 @@ async fn follow(steps: Vec<Step>, stored: BTreeMap<u8, u8>, page_rows: usize, is
                 }
             }
             Step::Statement => txn.begin_statement(),
+            // Ranges with intents are not split, and locks that count are lost.
+            Step::Split(number) if isolation == Isolation::Serializable => {
+                if model.store.lock().intents() == 0 {
+                    split(&model, number);
+                }
+            }
+            Step::Split(_) => {}
         }
     }
     txn.commit().await.unwrap();
-    tokio::task::yield_now().await;
+    model.settled().await;
     assert_eq!(model.store.lock().newest(), expected);
+}
+
+fn split(model: &Model, number: u8) {
+    let _ = model.split_at(&key(number), usize::from(number % 2));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     /// A transaction sees and commits what a plain map would hold, whatever is flushed, undone, or read
-    /// in pages of whatever size and direction.
+    /// in pages of whatever size and direction, in however many ranges the keys are.
     #[test]
     fn a_transaction_is_a_map(
         steps in prop::collection::vec(step(), 0..40),
         stored in prop::collection::btree_map(0u8..12, any::<u8>(), 0..8),
+        splits in prop::collection::vec(0u8..12, 0..4),
         page_rows in 0usize..4,
         read_committed: bool,
     ) {
         let isolation = if read_committed { Isolation::ReadCommitted } else { Isolation::Serializable };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(follow(steps, stored, page_rows, isolation));
+        runtime.block_on(follow(steps, stored, splits, page_rows, isolation));
     }
 }

@@ -25,9 +25,9 @@ use super::options::ReadOptions;
 use super::part::Part;
 use super::state::State;
 use super::{Isolation, Txn, lost, split_without_end};
+use crate::lead::{Answered, Asked};
 use crate::metrics::metrics;
 use crate::router::{SendError, Sending};
-use crate::wall;
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, EndTxn, RequestKind};
 use kv_api::{KvError, KvErrorKind, KvResult, Timestamp};
@@ -100,14 +100,17 @@ impl Txn {
             (BatchRequest { header, requests }, place, key)
         };
         (batch.header.uncertainty_limit, batch.header.spans_elsewhere) = (None, false);
-        let sent_ns = at.map(|_| wall::now_ns());
+        let sent_ns = at.map(|_| self.client.environment().physical_ns());
         // Others may wait for this one, so it does not queue behind them.
         let sending =
             Sending { place: place.as_ref(), key: key.as_ref(), range: Some(range_id), ..Sending::default() };
         let error = match self.client.send(&mut batch, sending).await {
             Ok(sent) => {
                 return Ok(match at {
-                    Some(at) => Attempt::CommittedAt(sent.response.commit_timestamp.unwrap_or(at)),
+                    Some(at) => {
+                        self.client.with_leads(|leads| leads.note_met(range_id));
+                        Attempt::CommittedAt(sent.response.commit_timestamp.unwrap_or(at))
+                    }
                     None => Attempt::Committed(sent.response.commit_timestamp),
                 });
             }
@@ -126,7 +129,8 @@ impl Txn {
         if let (KvErrorKind::SnapshotBehind, Some(to), Some(sent_ns)) =
             (error.kind(), error.timestamp, sent_ns)
         {
-            self.client.note_clock(range_id, to, sent_ns);
+            let answered = Answered::now(Asked::Write, sent_ns, self.client.environment());
+            self.client.with_leads(|leads| leads.note(range_id, to, answered));
             return Ok(Attempt::Behind(to));
         }
         if error.kind() == KvErrorKind::Ambiguous {
@@ -152,7 +156,7 @@ impl State {
         alone.then_some(part.at.range_id)
     }
 
-    /// A key that was written or read in a range that is not known.
+    /// A key that was written or read in a range of which it is not known where it lies.
     fn unlocated(&self) -> Option<Bytes> {
         let end_of = |key: &[u8]| {
             let range_id = self.parts.locate(key, false)?;
@@ -165,6 +169,9 @@ impl State {
                 Some(end) if end.is_empty() => break,
                 Some(end) => written = end,
             }
+        }
+        if let Some(part) = self.parts.iter().find(|part| part.has_intents && part.at.is_nowhere()) {
+            return Some(part.key.clone());
         }
         for span in self.refresh.iter() {
             let mut from = &span.start;
@@ -182,12 +189,19 @@ impl State {
     fn shares(&self, trusts_locks: bool) -> Shares {
         let mut shares = Shares { writers: Vec::new(), readers: Vec::new() };
         for part in self.parts.iter() {
+            let held = rests_on_node(part, trusts_locks);
+            let mut meta = self.meta(Some(part));
+            if !held {
+                // It may be another lease by now.
+                meta.lease = 0;
+            }
             let share = Share {
                 at: part.at.clone(),
                 key: part.key.clone(),
                 place: part.required_place(),
-                meta: self.meta(Some(part)),
-                held: rests_on_node(part, trusts_locks),
+                meta,
+                held,
+                locked: trusts_locks && part.lease != 0,
                 intent: part.intent.clone(),
                 writes: self.buffer.outcome(&part.at),
                 spans: self.refresh.within(&part.at).0,

@@ -4,9 +4,9 @@ use super::share::Share;
 use super::verdict::{Asked, Next};
 use super::wide::{Order, Teller};
 use crate::client::KvClient;
+use crate::lead::{self, Answered};
 use crate::router::Sending;
 use crate::walk::Pauses;
-use crate::wall;
 use kv_api::batch::{BatchRequest, EndTxn, Prepare, RequestKind};
 use kv_api::{Header, KvError, Timestamp};
 use std::sync::Arc;
@@ -32,7 +32,8 @@ pub async fn prepare(
     order: Arc<Order>,
     teller: Arc<Teller>,
 ) -> (Share, Outcome) {
-    let mut asked = Asked { held: share.held, bound: share.place.is_some(), unanswered: false };
+    let (held, locked, bound) = (share.held, share.locked, share.place.is_some());
+    let mut asked = Asked { held, locked, bound, unanswered: false };
     let mut batch = batch(&share, &order);
     let mut pauses = Pauses::default();
     let mut doubt_at: Option<Instant> = None;
@@ -43,7 +44,7 @@ pub async fn prepare(
             range: Some(share.at.range_id),
             ..Sending::default()
         };
-        let sent_ns = wall::now_ns();
+        let sent_ns = client.environment().physical_ns();
         let sent = client.send(&mut batch, sending);
         let answer = match doubt_at {
             None => Some(sent.await),
@@ -52,7 +53,11 @@ pub async fn prepare(
         let Some(answer) = answer else { return (share, Outcome::Unknown) };
         match asked.judge(answer.map(|sent| sent.response)) {
             Next::Prepared(at) => {
-                client.note_clock(share.at.range_id, at, sent_ns);
+                let (range_id, answered) = (share.at.range_id, Answered::now(lead::Asked::Write, sent_ns, client.environment()));
+                client.with_leads(|leads| match at > order.at {
+                    true => leads.note(range_id, at, answered),
+                    false => leads.note_met(range_id),
+                });
                 return (share, Outcome::Prepared(at));
             }
             Next::Split => return (share, Outcome::Split),

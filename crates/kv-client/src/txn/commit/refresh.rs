@@ -5,7 +5,6 @@ use super::share::Share;
 use crate::client::{KvClient, given_up};
 use crate::join::try_all;
 use crate::router::{SendError, Sending};
-use crate::wall;
 use kv_api::batch::{BatchRequest, Refresh, RequestKind};
 use kv_api::{Header, KvResult, Timestamp};
 
@@ -25,8 +24,15 @@ pub async fn refresh(
     to: Timestamp,
 ) -> KvResult<()> {
     let wanted = shares.iter().filter(|share| share.held || !share.spans.is_empty());
-    let refreshes = wanted.map(|share| refresh_share(client, share.clone(), from, to)).collect();
-    try_all(refreshes).await.map(drop)
+    let refreshes: Vec<_> = wanted.map(|share| refresh_share(client, share.clone(), from, to)).collect();
+    if refreshes.is_empty() {
+        return Ok(());
+    }
+    let began_ns = client.environment().physical_ns();
+    try_all(refreshes).await?;
+    let took_ns = client.environment().physical_ns().saturating_sub(began_ns);
+    client.with_leads(|leads| leads.note_refresh(took_ns));
+    Ok(())
 }
 
 async fn refresh_share(
@@ -72,10 +78,6 @@ async fn send(
         again: !share.held,
         ..Sending::default()
     };
-    let sent_ns = wall::now_ns();
-    let sent = client.send(&mut batch, sending).await?;
-    if let Some(clock) = sent.response.clock {
-        client.note_clock(share.at.range_id, clock, sent_ns);
-    }
-    Ok(())
+    // The answer says nothing of how far the range's clock was: it is at `to` now.
+    client.send(&mut batch, sending).await.map(drop)
 }

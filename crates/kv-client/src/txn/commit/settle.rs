@@ -11,7 +11,7 @@ use crate::join::try_all;
 use crate::router::Sending;
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, DecideTxn, RequestKind, ResolveTxn};
-use kv_api::{Header, Timestamp, TxnMeta};
+use kv_api::{Header, KvErrorKind, Timestamp, TxnMeta};
 use std::time::Duration;
 
 /// Most ranges with writes of one transaction.
@@ -97,12 +97,14 @@ fn about(meta: &TxnMeta, request: RequestKind) -> BatchRequest {
     BatchRequest { header, requests: vec![request.into()] }
 }
 
-/// Sends a batch until it is answered, a bounded number of times.
+/// Sends a batch until it is answered, a bounded number of times. A transaction that is not known is not asked about
+/// again.
 async fn say(client: &KvClient, mut batch: BatchRequest, key: &Bytes) -> Result<(), ()> {
     for attempt in 0..ATTEMPTS {
         let sending = Sending { key: Some(key), ..Sending::default() };
         match client.resend(&mut batch, sending).await {
             Ok(_) => return Ok(()),
+            Err(error) if error.kind() == KvErrorKind::Aborted => break,
             Err(error) => tracing::debug!(%error, "a range was not told what became of a transaction"),
         }
         tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt)).await;

@@ -20,6 +20,8 @@ pub struct Share {
     pub meta: TxnMeta,
     /// Whether the commit rests on what the node keeps under its lease.
     pub held: bool,
+    /// Whether locks that were taken in the range count.
+    pub locked: bool,
     /// A key with an intent.
     pub intent: Option<Bytes>,
     /// What is to be written.
@@ -49,15 +51,21 @@ impl Share {
     pub fn as_prepared(&self) -> Share {
         let meta = TxnMeta { has_intents: true, lease: 0, ..self.meta.clone() };
         let (at, key, spans) = (self.at.clone(), self.key.clone(), self.spans.clone());
-        Share { at, key, place: None, meta, held: false, intent: None, writes: Vec::new(), spans }
+        let (intent, writes) = (None, Vec::new());
+        Share { at, key, place: None, meta, held: false, locked: false, intent, writes, spans }
     }
 
-    /// The share after its range was split: several.
+    /// The share after its range was split: what is left of it, and shares of other ranges. A range with intents is
+    /// not split, so they are in what is left.
     ///
     /// # Errors
     /// What keeps the ranges from being found.
     pub async fn split(self, client: &KvClient) -> KvResult<Vec<Share>> {
         let mut shares: Vec<Share> = Vec::new();
+        let at = client.locate(&self.key, false).await?;
+        if at.range_id == self.at.range_id {
+            shares.push(Share { at, writes: Vec::new(), spans: Vec::new(), ..self.clone() });
+        }
         for write in &self.writes {
             let Some(key) = written_key(write) else { continue };
             self.add(&mut shares, key, client, |share| share.writes.push(write.clone())).await?;
@@ -76,6 +84,7 @@ impl Share {
                 left.start = end;
             }
         }
+        shares.retain(|share| share.held || !share.writes.is_empty() || !share.spans.is_empty());
         Ok(shares)
     }
 
@@ -94,7 +103,8 @@ impl Share {
         let meta = TxnMeta { has_intents: false, lease: 0, ..self.meta.clone() };
         let (writes, spans) = (Vec::new(), Vec::new());
         let key = key.clone();
-        let mut share = Share { at, key, place: None, meta, held: false, intent: None, writes, spans };
+        let (held, locked, place, intent) = (false, false, None, None);
+        let mut share = Share { at, key, place, meta, held, locked, intent, writes, spans };
         let added = add(&mut share);
         shares.push(share);
         Ok(added)

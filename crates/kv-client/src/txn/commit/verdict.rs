@@ -22,6 +22,8 @@ pub enum Next {
 pub struct Asked {
     /// Whether the transaction rests on what the node keeps under its lease.
     pub held: bool,
+    /// Whether it rests on locks there.
+    pub locked: bool,
     /// Whether the batch had to go to the node that keeps it.
     pub bound: bool,
     /// Whether an earlier batch was sent that may have been carried out, or may yet be.
@@ -44,7 +46,8 @@ impl Asked {
             Err(SendError::Kv(error)) => Next::Failed(error),
             Err(SendError::OtherConnection) => self.not_there(lost()),
             Err(SendError::Moved) => self.not_there(moved()),
-            Err(SendError::Split) if self.held => Next::Failed(moved()),
+            // Locks on the keys that the range gave up are lost.
+            Err(SendError::Split) if self.locked => Next::Failed(moved()),
             Err(SendError::Split) => Next::Split,
         }
     }
@@ -105,7 +108,7 @@ mod tests {
     #[test]
     fn what_may_have_been_done_is_asked_again_and_what_cannot_be_is_not() {
         let free = Asked { bound: true, ..Asked::default() };
-        let held = Asked { bound: true, held: true, unanswered: false };
+        let held = Asked { bound: true, held: true, ..Asked::default() };
         let lost_once = Asked { unanswered: true, ..held };
         let judge = |mut asked: Asked, error| (asked.judge(Err(error)), asked.unanswered);
         for asked in [free, held] {
@@ -120,7 +123,8 @@ mod tests {
             assert!(matches!(judge(Asked::default(), error()), (Next::Failed(_), false)));
         }
         assert_eq!(judge(free, SendError::Split).0, Next::Split);
-        assert!(matches!(judge(held, SendError::Split).0, Next::Failed(_)));
+        assert_eq!(judge(held, SendError::Split).0, Next::Split);
+        assert!(matches!(judge(Asked { locked: true, ..held }, SendError::Split).0, Next::Failed(_)));
         for kind in [KvErrorKind::Retry, KvErrorKind::ConditionFailed, KvErrorKind::Aborted] {
             assert!(matches!(judge(lost_once, kv(kind)), (Next::Failed(_), true)));
         }

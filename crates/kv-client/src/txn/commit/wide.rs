@@ -27,7 +27,6 @@ use crate::client::KvClient;
 use crate::metrics::metrics;
 use crate::router::{SendError, Sending};
 use crate::walk::Pauses;
-use crate::{lead, wall};
 use bytes::Bytes;
 use kv_api::{KvError, KvErrorKind, KvResult, Timestamp, TxnMeta};
 use parking_lot::Mutex;
@@ -129,7 +128,7 @@ impl Txn {
         let ranges = writers.iter().chain(&readers).map(|share| share.at.range_id);
         let order = Order {
             anchor,
-            at: lead::choose(wall::now_ns(), self.client.lead_ns(ranges), floor),
+            at: self.client.choose_timestamp(ranges, !readers.is_empty(), floor),
             staged,
             snapshot: state.read_timestamp,
             lock_timeout_ms: state.lock_timeout_ms,
@@ -327,15 +326,18 @@ impl Asking {
         self.running.spawn(prepare(client, share, order, teller));
     }
 
-    /// Asks the ranges that a range was split into.
-    async fn share_out(&mut self, wide: &Wide, share: Share) -> KvResult<()> {
+    /// Asks the ranges that a range was split into. What was read where nothing is written is checked first: once all
+    /// keys written are prepared, the transaction is committed.
+    async fn share_out(&mut self, wide: &mut Wide, share: Share) -> KvResult<()> {
         self.splits += 1;
         if self.splits > MAX_SPLITS {
             return Err(split_without_end());
         }
-        for share in share.split(&wide.client).await? {
-            self.ask(wide, share);
-        }
+        let (writers, readers): (Vec<_>, Vec<_>) =
+            share.split(&wide.client).await?.into_iter().partition(Share::is_writer);
+        refresh(&wide.client, &readers, wide.order.snapshot, wide.order.at).await?;
+        wide.readers.extend(readers);
+        writers.into_iter().for_each(|share| self.ask(wide, share));
         Ok(())
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! # What it is for
 //!
-//! [`KvClient`] finds the KV node that leads a range and keeps a mutual-TLS connection to it, with any number
-//! of requests on it at once. [`Txn`] is a transaction's coordinator (`cockroachdb-2020`, section 3.1; the
-//! protocol is written down in `kv-api`): it buffers writes, lays them over what it reads, tracks what must
-//! stay unchanged, and commits in one batch. Both speak of keys *within the tenant*: the tenant's prefix is
-//! added on the way out and stripped on the way in, here and nowhere else.
+//! [`KvClient`] finds the KV node that leads a range and keeps a mutual-TLS connection to it, with any
+//! number of requests on it at once. [`Txn`] is a transaction's coordinator (`cockroachdb-2020`, section
+//! 3.1; the protocol is written down in `kv-api`): it buffers writes, lays them over what it reads, tracks
+//! what must stay unchanged, and commits, as a rule in one batch. Both speak of keys *within the tenant*:
+//! the tenant's prefix is added on the way out and stripped on the way in, here and nowhere else.
 //!
 //! ```no_run
 //! # async fn example(client: kv_client::KvClient) -> kv_api::KvResult<()> {
@@ -29,13 +29,28 @@
 //!     └── lease moved: goes on without its locks, or ─────► failed: Aborted
 //! ```
 //!
-//! A transaction becomes *known to the node* with its first locking read or flush; from then on all its
-//! batches go on that one connection, and whatever ends it is told to the node. A commit without writes
-//! costs no round trip; if it held locks, their release is sent and not waited for.
+//! A transaction has a *part* in each range it uses. A part becomes *known to the node* with the first
+//! locking read or flush there; from then on all its batches go on that one connection, and whatever ends
+//! the transaction is told to the node. A commit without writes costs no round trip; if it held locks, their
+//! release is sent and not waited for.
 //!
-//! Any future of this crate may be dropped half way. A read that was given up changes nothing but may
-//! leave a lock. A flush that was given up leaves the transaction able to read and roll back only. A
-//! commit that was given up is rolled back if it is not decided yet.
+//! Any future of this crate may be dropped half way. A read that was given up changes nothing but may leave
+//! a lock. A flush that was given up leaves the transaction able to read and roll back only. A commit within
+//! one range that was given up is rolled back if it is not decided yet; one over several goes on.
+//!
+//! # Several ranges
+//!
+//! Most transactions stay in one range and know nothing of this. In several, reads are grouped by range and
+//! a page of a scan ends where a range ends. The first range gives the snapshot. What was committed above it
+//! in further ranges may still have been acknowledged before the transaction began (`cockroachdb-2020`,
+//! section 4.2): a read that meets such a thing moves the snapshot, if nothing read so far has changed. How
+//! far that reaches is bounded by what the range's clock showed when the transaction first asked there. The
+//! commit depends on where was written and read (`txn::commit`): with writes in several ranges it takes one
+//! round of consensus if all clocks allow the timestamp that was chosen (`lead`), else two, and it is told
+//! to the ranges in the background.
+//!
+//! A range that was split is looked up again, and what it no longer holds goes to the new one. The locks on
+//! that are gone: a READ COMMITTED transaction that finds out is aborted.
 //!
 //! # Reads that overlap
 //!
@@ -55,15 +70,16 @@
 //!
 //! Every range has a leaseholder of its own. The client remembers the ranges it uses (`ranges`) and who led
 //! them last, so that a batch goes straight to its node. What it does not know it asks any node
-//! ([`RangeLookup`](kv_api::batch::RangeLookup)). A node that does not lead the range carries nothing out and
-//! names the one that does, if it knows it: the batch goes there, or around the replicas (`walk`), and when
-//! they do not help, the range is looked up again after a pause. A request that waits notices nothing of this,
-//! up to [`Config::connect_timeout`]. Requests about the cluster go to the leaseholder of the cluster's own
-//! range in the same way.
+//! ([`RangeLookup`](kv_api::batch::RangeLookup)). A node that does not lead the range carries nothing out
+//! and names the one that does, if it knows it: the batch goes there, or around the replicas (`walk`), and
+//! when they do not help, the range is looked up again after a pause. A request that waits notices nothing
+//! of this, up to [`Config::connect_timeout`]. Requests about the cluster go to the leaseholder of the
+//! cluster's own range in the same way.
 //!
-//! A connection (`connections`) is made when a batch wants it and stays until it ends. One that served only to
-//! look a range up is closed again: an idle client has no timer, and one connection to each node that served it. The client is given some
-//! addresses at the start and learns others from what nodes say (`addresses`).
+//! A connection (`connections`) is made when a batch wants it and stays until it ends. One that served only
+//! to look a range up is closed again: an idle client has no timer, and one connection to each node that
+//! served it. The client is given some addresses at the start and learns others from what nodes say
+//! (`addresses`).
 //!
 //! # When the lease moves
 //!
@@ -77,15 +93,16 @@
 //! Reads of a read-only transaction with [`TxnOptions::follower_reads`] go to the replica at
 //! [`Config::near`], or around all of them. They see what was acknowledged before all the same, and all those
 //! of a snapshot are at the timestamp that the first one returned. What a replica does not answer the
-//! leaseholder does.
+//! leaseholder does, and in further ranges than the first one what may be uncertain.
 //!
 //! # Losing the connection
 //!
 //! A request that was not written to the socket yet goes to another node, or waits for one. One that was
 //! written and not answered is sent again if that is harmless: a read of a transaction unknown to the node
 //! until then, an increment, a range clear. A commit that was sent and not answered is
-//! [`KvErrorKind::Ambiguous`]. A node that sends nothing for [`Config::silence_timeout`] while requests are
-//! under way, not even the answer to an easy question, counts as lost (`silence`).
+//! [`KvErrorKind::Ambiguous`]; one over several ranges only if it cannot be found out either, by asking
+//! again, within [`Config::connect_timeout`]. A node that sends nothing for [`Config::silence_timeout`]
+//! while requests are under way, not even the answer to an easy question, counts as lost (`silence`).
 //!
 //! # Bounds
 //!
@@ -94,6 +111,15 @@
 //! | buffered writes of a transaction | [`TxnOptions::buffer_bytes`] | [`Txn::flush_if_large`] sends them as intents |
 //! | the same, if nobody flushes | 16 times that, at least 64 MiB | [`KvErrorKind::Overloaded`] |
 //! | refresh spans | 512 spans, 256 KiB | neighbours are merged into wider ones |
+//! | parts of a transaction | one for each range it uses | |
+//! | batches of one call under way | 64 | further ranges wait for their turn |
+//! | moves of the snapshot for one read | 32 | [`KvErrorKind::Retry`] |
+//! | timestamps tried by a commit in one range that read elsewhere | 8 | [`KvErrorKind::Retry`] |
+//! | keys that the record of a commit names | 256, 64 KiB | it takes two rounds |
+//! | how far ahead a commit's timestamp is chosen | 250 ms | it may take two rounds |
+//! | a commit over several ranges that gets no answer | 5 minutes | it is left to the ranges to find out |
+//! | commits still to be told to ranges | 512 | left to the ranges to find out |
+//! | clocks of ranges remembered | 1,024 | all are learned again |
 //! | requests under way that may wait | [`Config::max_in_flight`] | further ones queue |
 //! | way to a node that serves | [`Config::connect_timeout`] | [`KvErrorKind::Unavailable`] |
 //! | addresses remembered | 64 | further ones are not |
@@ -103,8 +129,8 @@
 //!
 //! # Missing
 //!
-//! Transactions over several ranges: a batch must lie in one, and so must a transaction. Snapshots of their own
-//! for cursors under READ COMMITTED.
+//! Reads from any replica in further ranges than the first one, once something there may be uncertain.
+//! Snapshots of their own for cursors under READ COMMITTED.
 //!
 //! Values and keys returned are slices of the frame they came in: whoever keeps one for long copies it.
 

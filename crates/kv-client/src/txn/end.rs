@@ -102,7 +102,7 @@ impl Txn {
 }
 
 /// What a node is told of a transaction that ends there without effect.
-pub(super) struct Farewell {
+pub struct Farewell {
     pub meta: TxnMeta,
     pub place: Option<Place>,
     pub key: Bytes,

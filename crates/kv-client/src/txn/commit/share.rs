@@ -1,5 +1,6 @@
 //! What a range has to do with the commit of a transaction over several.
 
+use super::super::end::Farewell;
 use crate::client::KvClient;
 use crate::located::Located;
 use crate::router::Place;
@@ -39,6 +40,11 @@ impl Share {
     /// A key written.
     pub fn written(&self) -> Option<&Bytes> {
         self.writes.iter().find_map(written_key).or(self.intent.as_ref())
+    }
+
+    /// How to tell the node that the transaction ends there without effect.
+    pub fn farewell(&self) -> Farewell {
+        Farewell { meta: self.meta.clone(), place: self.place.clone(), key: self.key.clone() }
     }
 
     /// The transaction as one that the node may not know: nothing rests on what it keeps.
@@ -84,7 +90,6 @@ impl Share {
                 left.start = end;
             }
         }
-        shares.retain(|share| share.held || !share.writes.is_empty() || !share.spans.is_empty());
         Ok(shares)
     }
 

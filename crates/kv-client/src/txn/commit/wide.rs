@@ -320,8 +320,7 @@ struct Asking {
 
 impl Asking {
     fn ask(&mut self, wide: &Wide, share: Share) {
-        let Share { meta, place, key, .. } = share.clone();
-        self.asked.push(Farewell { meta, place, key });
+        self.asked.push(share.farewell());
         let (client, order, teller) = (wide.client.clone(), wide.order.clone(), wide.teller.clone());
         self.running.spawn(prepare(client, share, order, teller));
     }
@@ -336,6 +335,8 @@ impl Asking {
         let (writers, readers): (Vec<_>, Vec<_>) =
             share.split(&wide.client).await?.into_iter().partition(Share::is_writer);
         refresh(&wide.client, &readers, wide.order.snapshot, wide.order.at).await?;
+        let known = readers.iter().filter(|share| share.place.is_some());
+        wide.others.extend(known.map(Share::farewell));
         wide.readers.extend(readers);
         writers.into_iter().for_each(|share| self.ask(wide, share));
         Ok(())

@@ -80,7 +80,11 @@ impl Model {
             }
             tokio::time::sleep(std::time::Duration::from_micros(200)).await;
         }
-        panic!("something is left of a transaction");
+        let store = self.store.lock();
+        let (locks, intents) = (store.locks.len(), store.intents.len());
+        let left =
+            format!("{locks} locks, {intents} intents, {} parts, {:?}", store.prepared(), store.records());
+        panic!("something is left of a transaction: {left}; {:?}", store.trace());
     }
 }
 

@@ -25,6 +25,7 @@
 
 mod driver;
 mod recovery;
+mod standing;
 mod stepped;
 
 pub use driver::{NodesStatus, Status, Surveyed, Transport};
@@ -39,6 +40,7 @@ use kv_api::timestamp::HybridClock;
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use replication::{Envelope, MemberChange, Millis, NodeId, RangeDescriptor, RangeId, Sound, Store};
+use standing::{Decided, Watched};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -90,7 +92,7 @@ struct RangeState {
     applied: Option<u64>,
     /// Why it is not served although the lease is here: what the last leaseholder left cannot be read.
     damaged: Option<StorageError>,
-    standing: watch::Sender<Standing>,
+    standing: Decided,
 }
 
 impl RangeState {
@@ -105,12 +107,12 @@ impl RangeState {
             wants_ceiling: false,
             used: true,
             batches: 0,
-            standing: watch::Sender::new(Standing::Follower(None)),
+            standing: Decided::new(Standing::Follower(None)),
         }
     }
 
     fn stand(&self, standing: Standing) {
-        self.standing.send_if_modified(|known| std::mem::replace(known, standing) != standing);
+        self.standing.set(standing);
     }
 }
 
@@ -136,7 +138,7 @@ struct Held {
 }
 
 /// What came of waking a range: who serves it from now on, unless there is no replica.
-type Woken = Result<Option<watch::Receiver<Standing>>, StorageError>;
+type Woken = Result<Option<Watched>, StorageError>;
 
 /// Something asked of the driver besides commands.
 enum Asked {
@@ -314,7 +316,7 @@ impl Pipeline {
     /// Who serves a range, as far as it is known without asking anybody.
     pub fn standing(&self, range: RangeId) -> Standing {
         let state = self.shared.state.lock();
-        state.ranges.get(&range).map_or(Standing::Follower(None), |range| *range.standing.borrow())
+        state.ranges.get(&range).map_or(Standing::Follower(None), |range| range.standing.get())
     }
 
     /// The keys of a range that is awake here.
@@ -333,16 +335,12 @@ impl Pipeline {
                 return Ok(());
             }
             let woken = self.ask(|answer| Asked::Wake(range, answer)).await.map_err(|_| Absent::Closing)?;
-            let mut standing = woken.map_err(Absent::Damaged)?.ok_or(Absent::NoReplica)?;
-            let settled = standing.wait_for(|standing| *standing != Standing::Follower(None));
-            match tokio::time::timeout_at(deadline, settled).await {
-                Ok(Ok(standing)) => {
-                    if let Standing::Follower(leader) = *standing {
-                        return Err(Absent::Elsewhere(leader));
-                    }
-                }
+            let standing = woken.map_err(Absent::Damaged)?.ok_or(Absent::NoReplica)?;
+            match tokio::time::timeout_at(deadline, standing.settled()).await {
+                Ok(Some(Standing::Follower(leader))) => return Err(Absent::Elsewhere(leader)),
+                Ok(Some(Standing::Leaseholder(_))) => {}
                 // It fell asleep again.
-                Ok(Err(_)) => {}
+                Ok(None) => {}
                 Err(_) => return Err(Absent::Elsewhere(None)),
             }
             if self.lease(range).is_err() {
@@ -535,7 +533,8 @@ impl Pipeline {
     /// When the node shuts down.
     pub async fn keep_awake(&self, range: RangeId) -> Result<Option<Standing>, KvError> {
         let standing = self.ask(|answer| Asked::Wake(range, answer)).await??;
-        Ok(standing.map(|standing| *standing.borrow()))
+        // One that fell asleep again meanwhile has nobody who serves it.
+        Ok(standing.map(|standing| standing.get().unwrap_or(Standing::Follower(None))))
     }
 
     /// How many batches were carried out in each range since this was asked last; those without are left

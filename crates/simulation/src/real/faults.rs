@@ -123,7 +123,8 @@ async fn happen(world: &Arc<World>, kind: Menu) {
             world.count("storms");
             world.with_network(|network| network.weather = weather);
             later(world, span(world, SECOND, 4 * SECOND), |world| {
-                let usual = world.plan.weather;
+                // Once the trouble is over the weather is fair.
+                let usual = if world.is_over() { Weather::FAIR } else { world.plan.weather };
                 world.with_network(|network| network.weather = usual);
             });
         }

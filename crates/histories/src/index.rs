@@ -12,6 +12,8 @@ pub(crate) struct Write {
     pub(crate) txn: usize,
     /// Whether it is the last of its transaction to the object.
     pub(crate) is_last: bool,
+    /// Where it stands among the operations of its transaction.
+    pub(crate) place: usize,
 }
 
 /// A history that can be asked.
@@ -45,9 +47,9 @@ impl<'h> Index<'h> {
 
     fn add_writes(&mut self, position: usize, txn: &Txn, report: &mut Report<'_>) {
         let mut seen = HashSet::new();
-        for op in txn.ops.iter().rev() {
+        for (place, op) in txn.ops.iter().enumerate().rev() {
             let (object, Some(value)) = (op.object(), op.written()) else { continue };
-            let write = Write { txn: position, is_last: seen.insert(object) };
+            let write = Write { txn: position, is_last: seen.insert(object), place };
             if let Some(other) = self.writes.insert((object, value), write) {
                 report.add(Class::Malformed, &[other.txn, position], |names| {
                     let (first, second) = (names.of(other.txn), names.of(position));

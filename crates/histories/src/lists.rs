@@ -126,6 +126,7 @@ impl<'i, 'h> List<'i, 'h> {
         let object = self.object;
         let mut seen = HashSet::new();
         let mut undone: Option<Append> = None;
+        let mut last_of: HashMap<usize, (usize, u64)> = HashMap::new();
         for (place, value) in read.values.iter().enumerate() {
             if !seen.insert(*value) {
                 report.add(Class::DuplicateAppend, &[read.txn], |names| {
@@ -139,6 +140,13 @@ impl<'i, 'h> List<'i, 'h> {
                 });
                 continue;
             };
+            let earlier = last_of.insert(write.txn, (write.place, *value));
+            if let Some((_, earlier)) = earlier.filter(|(place, _)| *place > write.place) {
+                report.add(Class::IncompatibleOrder, &[write.txn, read.txn], |names| {
+                    let (writer, reader) = (names.of(write.txn), names.of(read.txn));
+                    format!("{writer} appended {value} before {earlier} to {object}; {reader} read them the other way")
+                });
+            }
             if !self.index.is_committed(write.txn) {
                 undone = Some(Append { txn: write.txn, value: *value });
                 self.report_undone(write.txn, *value, read, report);
@@ -221,17 +229,35 @@ impl<'i, 'h> List<'i, 'h> {
         }
     }
 
+    /// Appends that nobody saw, though somebody saw a later one of the same transaction; their values.
+    fn lost_from_the_middle(&self, report: &mut Report<'_>) -> HashSet<u64> {
+        let (mut lost, mut later) = (HashSet::new(), None::<Append>);
+        for append in self.accesses.appends.iter().rev() {
+            if self.places.contains_key(&append.value) {
+                later = Some(*append);
+            } else if let Some(later) = later.filter(|later| later.txn == append.txn) {
+                lost.insert(append.value);
+                report.add(Class::LostAppend, &[append.txn], |names| {
+                    let (writer, object) = (names.of(append.txn), self.object);
+                    format!(
+                        "{writer} appended {} and {} to {object}; only the second was read",
+                        append.value, later.value
+                    )
+                });
+            }
+        }
+        lost
+    }
+
     /// Acknowledged appends that are missing from what was read later; their values.
     fn check_lost(&self, report: &mut Report<'_>) -> HashSet<u64> {
         let serializable = self.accesses.reads.iter().filter(|read| self.index.is_serializable(read.txn));
-        let Some(latest) = serializable.max_by_key(|read| self.index.txn(read.txn).invoked).copied() else {
-            return HashSet::new();
-        };
-        let mut suspects: Vec<(Read<'h>, bool)> = vec![(latest, true)];
+        let latest = serializable.max_by_key(|read| self.index.txn(read.txn).invoked);
+        let mut suspects: Vec<(Read<'h>, bool)> = latest.map(|latest| (*latest, true)).into_iter().collect();
         suspects.extend(
             self.strange().filter(|read| self.index.is_serializable(read.txn)).map(|read| (*read, false)),
         );
-        let mut lost = HashSet::new();
+        let mut lost = self.lost_from_the_middle(report);
         for (read, is_latest) in suspects {
             let began = self.index.txn(read.txn).invoked;
             let strange: Option<HashSet<u64>> =

@@ -98,6 +98,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn the_order_follows_from_its_immediate_pairs(times in prop::collection::vec((0u64..40, 1u64..12), 1..12)) {
             let interval = |(of, (began, length)): (usize, &(u64, u64))| {

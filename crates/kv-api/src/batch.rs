@@ -99,10 +99,10 @@ pub struct Header {
     /// seen.
     #[prost(bool, tag = "9")]
     pub any_replica: bool,
-    /// What was committed above the read timestamp, but not above this, may have been acknowledged before the
-    /// transaction began: a read that meets it fails with [`crate::KvErrorKind::SnapshotBehind`]. Sent with the
-    /// first reads of a transaction in each further range (`cockroachdb-2020`, section 4.2); absent where
-    /// nothing is uncertain.
+    /// The read timestamp comes from another range: what was committed above it, but above neither this nor what the
+    /// clock of the range shows, may have been acknowledged before the transaction began. A read that meets such a
+    /// version fails with [`crate::KvErrorKind::SnapshotBehind`]. The first time [`Timestamp::MAX`], and then what
+    /// [`BatchResponse::clock`] said; absent where nothing is uncertain.
     #[prost(message, optional, tag = "10")]
     pub uncertainty_limit: Option<Timestamp>,
     /// Whether the transaction has read in other ranges what must stay unchanged: a snapshot that must move is
@@ -272,6 +272,9 @@ pub struct DecideTxn {
     /// Where it commits: at or above all timestamps at which it was prepared.
     #[prost(message, required, tag = "2")]
     pub timestamp: Timestamp,
+    /// A key of each other range with a prepared part: who is told if the coordinator does not come to it.
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    pub parts: Vec<Bytes>,
 }
 
 /// Tells a range with a prepared part of a transaction what was decided. Stands alone in its batch. No error if

@@ -16,14 +16,16 @@
 //! * **Snapshot.** The first read carries no read timestamp; the leaseholder picks the present time of
 //!   the range's hybrid-logical clock and returns it in [`batch::BatchResponse::read_timestamp`]. Later reads
 //!   of the transaction carry it, in whichever range. A leaseholder that is asked to read at a timestamp moves
-//!   the clock of its range there first (at most [`timestamp::MAX_CLOCK_OFFSET_NS`] ahead of its wall clock) and
-//!   waits until nothing at or below it is in flight: what was read at a timestamp never changes.
+//!   the clock of its range there first and waits until nothing at or below it is in flight: what was read at a
+//!   timestamp never changes.
 //! * **Uncertainty.** One clock hands out all timestamps of a range, but two ranges have two. The first reads
-//!   in each further range carry [`batch::Header::uncertainty_limit`]: a version above the read timestamp and
-//!   at or below both the limit and what the clock of that range shows may have been acknowledged before the
-//!   transaction began. Such a read fails with [`error::KvErrorKind::SnapshotBehind`], and the coordinator moves
-//!   the snapshot. What the clock showed is returned ([`batch::BatchResponse::clock`]); later reads there are
-//!   certain (section 4.2).
+//!   in each further range carry [`batch::Header::uncertainty_limit`]: a version above the read timestamp and at or
+//!   below what the clock of that range shows may have been acknowledged before the transaction began. Such a read
+//!   fails with [`error::KvErrorKind::SnapshotBehind`], and the coordinator moves the snapshot. What the clock showed is
+//!   returned ([`batch::BatchResponse::clock`]) and limits what is uncertain to later reads there (`cockroachdb-2020`,
+//!   section 4.2, with the clock of the range as the observed timestamp). Since every version lies at or below the
+//!   clock of its range before it is acknowledged, the interval needs no other bound, and no read is stale
+//!   however far the wall clocks of nodes are apart.
 //! * **Writes are buffered** in the coordinator and overlaid on what it reads. They reach the
 //!   leaseholder together with [`batch::EndTxn`] as one batch: the one-phase commit of section 3.3.
 //!   A transaction whose buffer outgrows its budget flushes: writes without `EndTxn` become durable
@@ -48,7 +50,7 @@
 //! # Commit over several ranges
 //!
 //! The coordinator chooses a commit timestamp `T`, a little ahead of the clocks of all ranges concerned by the
-//! time its messages get there, and waits before it acknowledges until its own clock has passed it.
+//! time its messages get there.
 //!
 //! 1. Spans that were read in ranges without writes are refreshed up to `T` ([`batch::Refresh::to`]). Each of
 //!    these ranges moves its clock to `T`, so nothing can be written below it any more.

@@ -2,19 +2,25 @@
 
 use crate::config::Config;
 use crate::environment::Environment;
+use crate::located::Located;
 use crate::router::{Place, Router, SendError, Sending, Sent};
 use crate::txn::{Txn, TxnOptions};
 use bytes::Bytes;
 use kv_api::batch::{
     BatchRequest, CheckReplicas, ClearRange, ConfigureTenant, CreateTenant, DrainNode, DropTenant, Get,
     Increment, NodeInfo, NodesRequest, RangeConfig, RangeInfo, RangesRequest, ReplicaCheck, RequestKind,
+    SplitRange,
 };
 use kv_api::key::TENANT_PREFIX_LEN;
-use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId};
+use kv_api::{
+    BatchResponse, Header, KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp,
+};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
+/// Splits of ranges that a request outside transactions takes note of.
+const MAX_SPLITS: usize = 32;
 /// Attempts of [`KvClient::run`].
 const RUN_ATTEMPTS: u32 = 20;
 
@@ -138,11 +144,23 @@ impl KvClient {
     /// # Errors
     /// What keeps the KV node from answering.
     pub async fn clear_range(&self, span: Span) -> KvResult<()> {
-        let Span { start, end } = self.full_span(&span);
-        if start >= end {
-            return Ok(());
+        let mut left = self.full_span(&span);
+        // One range after the other. A range that was split in between is looked up again.
+        let mut splits = 0;
+        while left.start < left.end {
+            let at = self.locate(&left.start, false).await?;
+            let Some(Span { start, end }) = at.clip(&left) else { break };
+            let clear = RequestKind::ClearRange(ClearRange { start, end: end.clone() });
+            let mut batch = BatchRequest { requests: vec![clear.into()], ..BatchRequest::default() };
+            let sending =
+                Sending { waits: true, again: true, range: Some(at.range_id), ..Sending::default() };
+            match self.send(&mut batch, sending).await {
+                Ok(_) => left.start = end,
+                Err(SendError::Split) if splits < MAX_SPLITS => splits += 1,
+                Err(error) => return Err(given_up(error)),
+            }
         }
-        self.resend_one(RequestKind::ClearRange(ClearRange { start, end }), None).await.map(|_| ())
+        Ok(())
     }
 
     /// Removes all keys of a tenant for good. Only the control plane may.
@@ -203,6 +221,18 @@ impl KvClient {
         self.resend_one(RequestKind::ConfigureTenant(request), Some(&key)).await.map(|_| ())
     }
 
+    /// Splits the range that holds a key, so that the key is the first of a new range. The key is a whole one, with
+    /// its prefix. Only the control plane may.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the range cannot be split there, also because it was already; `Unauthorized` for
+    /// others, or what keeps the KV layer from answering.
+    pub async fn split_range(&self, key: &[u8]) -> KvResult<()> {
+        let key = Bytes::copy_from_slice(key);
+        let request = RequestKind::SplitRange(SplitRange { key: key.clone() });
+        self.resend_one(request, Some(&key)).await.map(|_| ())
+    }
+
     /// Compares the replicas of the range that holds the first key of `range`. Only the control plane may ask.
     ///
     /// # Errors
@@ -226,14 +256,8 @@ impl KvClient {
         batch: &mut BatchRequest,
         sending: Sending<'_>,
     ) -> KvResult<BatchResponse> {
-        match self.send(batch, Sending { again: true, ..sending }).await {
-            Ok(sent) => Ok(sent.response),
-            Err(SendError::Kv(error)) => Err(error),
-            Err(SendError::Lost | SendError::OtherConnection | SendError::Moved) => {
-                let message = "the connection to the KV node is lost again and again";
-                Err(KvError::new(KvErrorKind::Unavailable, message))
-            }
-        }
+        let sent = self.send(batch, Sending { again: true, ..sending }).await;
+        sent.map(|sent| sent.response).map_err(given_up)
     }
 
     /// Sends a batch: it is carried out at most once, unless it may be sent again. Batches that were certainly
@@ -249,9 +273,40 @@ impl KvClient {
         })
     }
 
-    /// Sends a batch if there is a connection now, without waiting for the answer.
-    pub(crate) fn send_and_forget(&self, batch: BatchRequest, place: Option<Place>) {
-        self.router.send_and_forget(batch, place);
+    /// Sends a batch if there is a connection now, without waiting for the answer: to `place`, or to who leads the
+    /// range of `key`.
+    pub(crate) fn send_and_forget(&self, batch: BatchRequest, place: Option<Place>, key: &[u8]) {
+        self.router.send_and_forget(batch, place, key);
+    }
+
+    /// The range that holds a key or, if `before`, the keys right below it.
+    pub(crate) async fn locate(&self, key: &Bytes, before: bool) -> KvResult<Located> {
+        self.router.locate(key, before).await.map_err(|error| self.strip(error))
+    }
+
+    /// Takes note of what the clock of a range showed when a batch sent at `sent_ns` got there.
+    pub(crate) fn note_clock(&self, range_id: u64, clock: Timestamp, sent_ns: u64) {
+        self.router.note_clock(range_id, clock, sent_ns);
+    }
+
+    /// How far clocks of ranges are ahead of this process's; see [`crate::lead`].
+    pub(crate) fn lead_ns(&self, ranges: impl IntoIterator<Item = u64>) -> u64 {
+        self.router.lead_ns(ranges)
+    }
+
+    /// All keys of the tenant.
+    pub(crate) fn tenant_span(&self) -> &Span {
+        self.router.tenant_span()
+    }
+
+    /// How long a request waits for a KV node that serves it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.router.config().connect_timeout
+    }
+
+    /// Bounds what is still to be said of transactions that have committed.
+    pub(crate) fn finishing(&self) -> &Arc<Semaphore> {
+        self.router.finishing()
     }
 
     /// A span with the tenant's prefix. An empty end becomes the end of the tenant's keys.
@@ -275,6 +330,18 @@ impl KvClient {
     pub(crate) fn strip_key(&self, mut key: Bytes) -> Bytes {
         if key.starts_with(&self.tenant().prefix()) { key.split_off(TENANT_PREFIX_LEN) } else { Bytes::new() }
     }
+}
+
+/// What became of a batch that may be carried out twice.
+pub(crate) fn given_up(error: SendError) -> KvError {
+    let message = match error {
+        SendError::Kv(error) => return error,
+        SendError::Lost | SendError::OtherConnection | SendError::Moved => {
+            "the connection to the KV node is lost again and again"
+        }
+        SendError::Split => "the range that holds the keys changes again and again",
+    };
+    KvError::new(KvErrorKind::Unavailable, message)
 }
 
 /// A pause that grows with the attempts, of random length so that rivals part: `random` is from 0 to 1.

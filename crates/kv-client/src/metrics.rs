@@ -31,6 +31,12 @@ pub struct Metrics {
     pub ambiguous: Counter,
     /// Batches of buffered writes sent as intents.
     pub flushes: Counter,
+    /// Snapshots that had to move because something read may lie before the transaction's begin.
+    pub uncertain: Counter,
+    /// Commits of transactions with writes in several ranges.
+    pub wide_commits: Counter,
+    /// Those of them that took one round of consensus.
+    pub parallel_commits: Counter,
 }
 
 /// The counters, registered at first use.
@@ -47,6 +53,18 @@ pub fn metrics() -> &'static Metrics {
         lost: counter("dormouse_kv_client_lost_total", "Batches whose connection was lost under them."),
         ambiguous: counter("dormouse_kv_client_ambiguous_total", "Commits whose outcome is not known."),
         flushes: counter("dormouse_kv_client_flushes_total", "Batches of writes sent as intents."),
+        uncertain: counter(
+            "dormouse_kv_client_uncertain_total",
+            "Snapshots moved because of writes that may lie before the transaction's begin.",
+        ),
+        wide_commits: counter(
+            "dormouse_kv_client_wide_commits_total",
+            "Commits of transactions with writes in several ranges.",
+        ),
+        parallel_commits: counter(
+            "dormouse_kv_client_parallel_commits_total",
+            "Commits over several ranges that took one round.",
+        ),
     })
 }
 

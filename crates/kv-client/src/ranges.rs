@@ -6,6 +6,7 @@
 //! last word on everything.
 
 use crate::addresses::is_address;
+use crate::located::Located;
 use bytes::Bytes;
 use kv_api::batch::RangeInfo;
 use smallvec::SmallVec;
@@ -30,6 +31,8 @@ pub struct Range {
     leaseholder: Option<Arc<str>>,
     /// Another one whenever the directory was asked.
     pub version: u64,
+    /// Whether nobody has served it since the directory was asked.
+    pub untried: bool,
 }
 
 impl Range {
@@ -69,6 +72,21 @@ impl Ranges {
         range.contains(key).then_some(range)
     }
 
+    /// The same, with its keys.
+    pub fn locate(&self, key: &[u8]) -> Option<Located> {
+        self.located((Bound::Unbounded, Bound::Included(key))).filter(|range| range.holds(key))
+    }
+
+    /// The range that holds the keys right below `end`.
+    pub fn locate_before(&self, end: &[u8]) -> Option<Located> {
+        self.located((Bound::Unbounded, Bound::Excluded(end))).filter(|range| range.holds_before(end))
+    }
+
+    fn located(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Option<Located> {
+        let (start, range) = self.by_start.range::<[u8], _>(bounds).next_back()?;
+        Some(Located { range_id: range.id, start: start.clone(), end: range.end.clone() })
+    }
+
     fn find_mut(&mut self, key: &[u8]) -> Option<&mut Range> {
         let up_to_key = (Bound::Unbounded, Bound::Included(key));
         let (_, range) = self.by_start.range_mut::<[u8], _>(up_to_key).next_back()?;
@@ -96,6 +114,7 @@ impl Ranges {
             replicas: addresses.filter(|text| is_address(text)).take(MAX_REPLICAS).map(Arc::from).collect(),
             leaseholder: seen.or_else(|| address_of(info.leaseholder)),
             version: self.last_version,
+            untried: true,
         };
         self.by_start.insert(info.start.clone(), range);
     }
@@ -133,6 +152,7 @@ impl Ranges {
     pub fn served(&mut self, key: &[u8], id: u64, by: &Arc<str>) {
         if let Some(range) = self.find_mut(key).filter(|range| range.id == id) {
             range.leaseholder = Some(by.clone());
+            range.untried = false;
         }
     }
 
@@ -216,6 +236,19 @@ mod tests {
             [None, Some(5), Some(5), None, Some(7), Some(7)]
         );
         assert_eq!((candidates(&ranges, "c"), candidates(&ranges, "k")), ("babc".into(), "abc".into()));
+    }
+
+    #[test]
+    fn a_range_is_found_from_both_sides() {
+        let mut ranges = Ranges::default();
+        ranges.learn(&info(5, "c", "f", "a", 0));
+        ranges.learn(&info(6, "f", "k", "a", 0));
+        let located = |start, end, range_id| Some(Located { range_id, start: key(start), end: key(end) });
+        assert_eq!(ranges.locate(b"f"), located("f", "k", 6));
+        assert_eq!(ranges.locate_before(b"f"), located("c", "f", 5));
+        assert_eq!(ranges.locate_before(b"fa"), located("f", "k", 6));
+        assert_eq!((ranges.locate(b"k"), ranges.locate_before(b"kk")), (None, None));
+        assert_eq!((ranges.locate(b"b"), ranges.locate_before(b"c")), (None, None));
     }
 
     #[test]

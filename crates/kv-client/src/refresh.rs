@@ -1,6 +1,7 @@
 //! What a transaction has read and must find unchanged if its read timestamp moves
 //! (`cockroachdb-2020`, section 3.4).
 
+use crate::located::Located;
 use bytes::Bytes;
 use kv_api::Span;
 
@@ -62,9 +63,38 @@ impl RefreshSpans {
         self.version
     }
 
-    /// The spans, to send.
+    /// The spans.
+    pub fn iter(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter()
+    }
+
+    /// The spans, copied.
+    #[cfg(test)]
     pub fn to_vec(&self) -> Vec<Span> {
         self.spans.clone()
+    }
+
+    /// The spans in one range, to send, and whether there are others elsewhere.
+    pub fn within(&self, range: &Located) -> (Vec<Span>, bool) {
+        let mut elsewhere = false;
+        let inside = self.spans.iter().filter_map(|span| {
+            if range.holds_all(span) {
+                return Some(span.clone());
+            }
+            elsewhere = true;
+            range.clip(span)
+        });
+        (inside.collect(), elsewhere)
+    }
+
+    /// Whether all spans are in one range.
+    pub fn is_within(&self, range: &Located) -> bool {
+        self.spans.iter().all(|span| range.holds_all(span))
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = RefreshSpans { version: self.version + 1, ..RefreshSpans::default() };
     }
 
     /// Merges what overlaps, then neighbours pairwise until half of the budget is free.
@@ -182,5 +212,25 @@ mod tests {
         }
         assert_eq!(spans.to_vec(), [span("aardvark", "z")]);
         assert_eq!((spans.bytes, spans.version()), (9, 3));
+    }
+    #[test]
+    fn spans_are_given_range_by_range() {
+        let mut spans = RefreshSpans::default();
+        for (start, end) in [("b", "d"), ("e", ""), ("k", "s"), ("x", "")] {
+            spans.add(&span(start, end));
+        }
+        let range = |start: &'static str, end: &'static str| Located {
+            range_id: 1,
+            start: Bytes::from_static(start.as_bytes()),
+            end: Bytes::from_static(end.as_bytes()),
+        };
+        assert_eq!(
+            spans.within(&range("a", "m")),
+            (vec![span("b", "d"), span("e", ""), span("k", "m")], true)
+        );
+        assert_eq!(spans.within(&range("m", "")), (vec![span("m", "s"), span("x", "")], true));
+        assert_eq!(spans.within(&range("t", "u")), (vec![], true));
+        assert_eq!(spans.within(&range("a", "")), (spans.to_vec(), false));
+        assert!(spans.is_within(&range("a", "z")) && !spans.is_within(&range("a", "x")));
     }
 }

@@ -1,5 +1,6 @@
 //! The writes of a transaction that the KV node does not know yet.
 
+use crate::located::Located;
 use bytes::Bytes;
 use kv_api::Request;
 use kv_api::batch::{ConditionalPut, Delete, KeyValue, Put, RequestKind};
@@ -112,10 +113,30 @@ impl WriteBuffer {
         });
     }
 
-    /// What a commit has to send, in order of key: only what decides the outcome.
-    pub fn outcome(&self) -> Vec<Request> {
-        let mut requests = Vec::with_capacity(self.writes.len() + 1);
-        for (key, history) in &self.writes {
+    /// The first key written that is not below `from`.
+    pub fn first_key(&self, from: &[u8]) -> Option<&Bytes> {
+        self.writes.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).next().map(|(key, _)| key)
+    }
+
+    /// First and last key written.
+    pub fn extent(&self) -> Option<(&Bytes, &Bytes)> {
+        Some((self.writes.first_key_value()?.0, self.writes.last_key_value()?.0))
+    }
+
+    /// The keys written, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        self.writes.keys()
+    }
+
+    /// Keys written.
+    pub fn key_count(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// What a commit has to send to a range, in order of key: only what decides the outcome.
+    pub fn outcome(&self, range: &Located) -> Vec<Request> {
+        let mut requests = Vec::new();
+        for (key, history) in self.writes.range::<[u8], _>(bounds(range)) {
             let (Some((first_sequence, first)), Some((sequence, last))) = (history.first(), history.last())
             else {
                 continue;
@@ -135,12 +156,12 @@ impl WriteBuffer {
         requests
     }
 
-    /// Some of the writes with all their history, in order of key and then of sequence number: at most
-    /// `max_len` of them and, but for the first, `max_bytes`.
-    pub fn chunk(&self, max_len: usize, max_bytes: usize) -> Vec<Request> {
+    /// Some of the writes in one range with all their history, in order of key and then of sequence number: at
+    /// most `max_len` of them and, but for the first, `max_bytes`.
+    pub fn chunk(&self, range: &Located, max_len: usize, max_bytes: usize) -> Vec<Request> {
         let mut requests = Vec::new();
         let mut bytes = 0;
-        for (key, history) in &self.writes {
+        for (key, history) in self.writes.range::<[u8], _>(bounds(range)) {
             for (sequence, write) in history {
                 bytes += charge(key, write);
                 if requests.len() >= max_len || (bytes > max_bytes && !requests.is_empty()) {
@@ -155,12 +176,7 @@ impl WriteBuffer {
     /// Forgets the writes of a chunk.
     pub fn remove(&mut self, chunk: &[Request]) {
         for request in chunk {
-            let (key, upto) = match &request.kind {
-                Some(RequestKind::Put(put)) => (&put.key, put.sequence),
-                Some(RequestKind::ConditionalPut(put)) => (&put.key, put.sequence),
-                Some(RequestKind::Delete(delete)) => (&delete.key, delete.sequence),
-                _ => continue,
-            };
+            let Some((key, upto)) = written(request) else { continue };
             let Some(history) = self.writes.get_mut(key) else { continue };
             history.retain(|(sequence, write)| {
                 let stays = *sequence > upto;
@@ -234,6 +250,29 @@ impl WriteBuffer {
     }
 }
 
+/// The key that a request of a flush or a commit writes, and the sequence number.
+fn written(request: &Request) -> Option<(&Bytes, u32)> {
+    match &request.kind {
+        Some(RequestKind::Put(put)) => Some((&put.key, put.sequence)),
+        Some(RequestKind::ConditionalPut(put)) => Some((&put.key, put.sequence)),
+        Some(RequestKind::Delete(delete)) => Some((&delete.key, delete.sequence)),
+        _ => None,
+    }
+}
+
+/// The key that a request of a flush or a commit writes.
+pub fn written_key(request: &Request) -> Option<&Bytes> {
+    written(request).map(|(key, _)| key)
+}
+
+fn bounds(range: &Located) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    // The tree does not take bounds in the wrong order.
+    match (&range.start[..], &range.end[..]) {
+        (start, []) => (Bound::Included(start), Bound::Unbounded),
+        (start, end) => (Bound::Included(start), Bound::Excluded(end.max(start))),
+    }
+}
+
 fn push_written(rows: &mut Vec<KeyValue>, key: &Bytes, write: &Write) {
     if let Some(value) = write.value() {
         rows.push(KeyValue { key: key.clone(), value: value.clone() });
@@ -263,6 +302,10 @@ mod tests {
 
     fn value(byte: u8) -> Bytes {
         Bytes::from(vec![byte])
+    }
+
+    fn everything() -> Located {
+        Located::default()
     }
 
     fn kinds(requests: Vec<Request>) -> Vec<RequestKind> {
@@ -313,7 +356,7 @@ mod tests {
             }
             // What a commit sends, applied to what is stored, gives the same.
             let mut committed = stored.clone();
-            for kind in kinds(buffer.outcome()) {
+            for kind in kinds(buffer.outcome(&everything())) {
                 match kind {
                     RequestKind::Put(put) => committed.insert(put.key[1], put.value[0]),
                     RequestKind::Delete(delete) => committed.remove(&delete.key[1]),
@@ -324,7 +367,7 @@ mod tests {
             // So do chunks, and nothing is left of either.
             let mut flushed = stored;
             while !buffer.is_empty() {
-                let chunk = buffer.chunk(3, 150);
+                let chunk = buffer.chunk(&everything(), 3, 150);
                 prop_assert!(!chunk.is_empty() && chunk.len() <= 3);
                 buffer.remove(&chunk);
                 for kind in kinds(chunk) {
@@ -349,7 +392,7 @@ mod tests {
                 buffer.protect(2);
             }
             buffer.push(key(1), 2, Write::Put(value(2)));
-            match &kinds(buffer.outcome())[..] {
+            match &kinds(buffer.outcome(&everything()))[..] {
                 [RequestKind::ConditionalPut(put)] => {
                     assert_eq!((&put.value, &put.expected), (&value(2), &None))
                 }
@@ -359,14 +402,14 @@ mod tests {
                 buffer.protect(3);
             }
             buffer.push(key(1), 3, Write::Delete);
-            let decisive = kinds(buffer.outcome());
+            let decisive = kinds(buffer.outcome(&everything()));
             assert!(
                 matches!(&decisive[..], [RequestKind::ConditionalPut(_), RequestKind::Delete(_)]),
                 "{decisive:?}"
             );
             buffer.push(key(1), 4, Write::Put(value(4)));
             assert_eq!(buffer.len(), if protect { 3 } else { 2 });
-            let chunk = kinds(buffer.chunk(10, 10_000));
+            let chunk = kinds(buffer.chunk(&everything(), 10, 10_000));
             assert!(matches!(&chunk[0], RequestKind::ConditionalPut(put) if put.sequence <= 2), "{chunk:?}");
             buffer.rollback(0);
             assert_eq!((buffer.bytes(), buffer.len()), (0, 0));
@@ -386,13 +429,25 @@ mod tests {
     fn a_write_made_while_a_chunk_was_sent_stays() {
         let mut buffer = WriteBuffer::default();
         buffer.push(key(1), 1, Write::Insert(value(1)));
-        let chunk = buffer.chunk(10, 1000);
+        let chunk = buffer.chunk(&everything(), 10, 1000);
         buffer.push(key(1), 2, Write::Put(value(2)));
         buffer.push(key(2), 3, Write::Put(value(3)));
         buffer.remove(&chunk);
         assert_eq!(buffer.get(&key(1)), Some(Some(value(2))));
         assert_eq!(buffer.get(&key(2)), Some(Some(value(3))));
-        let left = kinds(buffer.outcome());
+        let left = kinds(buffer.outcome(&everything()));
         assert!(matches!(&left[..], [RequestKind::Put(_), RequestKind::Put(_)]), "{left:?}");
+    }
+
+    #[test]
+    fn writes_are_given_range_by_range() {
+        let mut buffer = WriteBuffer::default();
+        (1..9).for_each(|number| buffer.push(key(number), number.into(), Write::Put(value(number))));
+        let range = |from, to| Located { range_id: 1, start: key(from), end: key(to) };
+        assert_eq!(buffer.outcome(&range(3, 6)), buffer.outcome(&everything())[2..5]);
+        assert_eq!(buffer.chunk(&range(3, 6), 100, 100_000), buffer.outcome(&everything())[2..5]);
+        assert!(buffer.outcome(&range(6, 6)).is_empty() && buffer.outcome(&range(6, 3)).is_empty());
+        assert_eq!(buffer.first_key(&key(4)), Some(&key(4)));
+        assert_eq!((buffer.first_key(&key(9)), buffer.extent()), (None, Some((&key(1), &key(8)))));
     }
 }

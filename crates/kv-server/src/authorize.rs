@@ -70,7 +70,9 @@ fn authorize_request(caller: Caller, kind: &RequestKind) -> Result<(), KvError> 
         RequestKind::Scan(request) => owns_range(tenant, &request.start, &request.end),
         RequestKind::DeleteRange(request) => owns_range(tenant, &request.start, &request.end),
         RequestKind::ClearRange(request) => owns_range(tenant, &request.start, &request.end),
-        RequestKind::DecideTxn(request) => owns_key(tenant, &request.anchor),
+        RequestKind::DecideTxn(request) => {
+            request.parts.iter().chain([&request.anchor]).all(|key| owns_key(tenant, key))
+        }
         RequestKind::ResolveTxn(request) => owns_key(tenant, &request.key),
         // The header's spans are checked above.
         RequestKind::EndTxn(request) => request.prepare.as_ref().is_none_or(|prepare| {

@@ -1,5 +1,6 @@
 //! Whether a batch lies within a range.
 
+use bytes::Bytes;
 use kv_api::batch::RequestKind;
 use kv_api::{BatchRequest, Span, TenantId};
 
@@ -27,6 +28,28 @@ pub fn within(batch: &BatchRequest, tenant: u64, range: &Span) -> bool {
             Some(RequestKind::ClearRange(request)) => reaches(range, &request.start, &request.end),
             _ => true,
         })
+}
+
+/// A key of a batch, if it names one.
+pub fn first_key(batch: &BatchRequest) -> Option<Bytes> {
+    let of_request = |kind: &RequestKind| match kind {
+        RequestKind::Get(request) => Some(request.key.clone()),
+        RequestKind::Put(request) => Some(request.key.clone()),
+        RequestKind::ConditionalPut(request) => Some(request.key.clone()),
+        RequestKind::Delete(request) => Some(request.key.clone()),
+        RequestKind::Increment(request) => Some(request.key.clone()),
+        RequestKind::DecideTxn(request) => Some(request.anchor.clone()),
+        RequestKind::ResolveTxn(request) => Some(request.key.clone()),
+        RequestKind::Scan(request) => Some(request.start.clone()),
+        RequestKind::DeleteRange(request) => Some(request.start.clone()),
+        RequestKind::ClearRange(request) => Some(request.start.clone()),
+        _ => None,
+    };
+    let kinds = batch.requests.iter().filter_map(|request| request.kind.as_ref());
+    kinds
+        .filter_map(of_request)
+        .next()
+        .or_else(|| batch.header.refresh_spans.first().map(|span| span.start.clone()))
 }
 
 fn reaches(range: &Span, start: &[u8], end: &[u8]) -> bool {

@@ -67,7 +67,7 @@ fn differing(checks: &[ReplicaCheck]) -> Vec<NodeId> {
 /// Asks all replicas of a range once.
 async fn compare(node: &Arc<Node>, cluster: &Cluster, range_id: u64) -> Result<Vec<ReplicaCheck>, KvError> {
     node.ready(range_id).await?;
-    let (timestamp, index) = node.pipeline.promise(range_id)?;
+    let (timestamp, index) = node.promise(range_id)?;
     let status = node.pipeline.status(range_id).await?.ok_or_else(|| KvError::range_not_found(range_id))?;
     let members = status.group.members.all();
     let question = GetDigest { range_id, timestamp, index };

@@ -4,9 +4,10 @@
 //! once they are applied. The writes, at the command's timestamp, are what an entry of the Raft log holds.
 
 use bytes::Bytes;
-use kv_api::{TenantId, Timestamp};
+use kv_api::Timestamp;
 use replication::RangeId;
 use replication::command::RangeChange;
+use storage::txn_record::{self, TxnRecord};
 use storage::{StorageError, StorageResult, WriteBatch, mvcc};
 use tokio::sync::oneshot;
 
@@ -28,8 +29,9 @@ pub struct Effects {
     pub raw: WriteBatch,
     /// Versions at the command's timestamp.
     pub versions: Vec<NewVersion>,
-    /// The tenant and the record of a transaction whose intents stay for now, without its timestamp.
-    pub record: Option<(TenantId, storage::intent::CommittedTxn)>,
+    /// The first key of the range and the record of a transaction whose intents stay for now; it gets the
+    /// command's timestamp.
+    pub record: Option<(Bytes, TxnRecord)>,
 }
 
 impl Effects {
@@ -43,9 +45,8 @@ impl Effects {
             let (value, replaced) = (version.value.as_deref(), version.replaced.as_deref());
             mvcc::put_version(batch, &version.key, timestamp, value, replaced)?;
         }
-        if let Some((tenant, record)) = &self.record {
-            let record = storage::intent::CommittedTxn { timestamp, ..record.clone() };
-            storage::txn_record::put(batch, *tenant, &record);
+        if let Some((range_start, record)) = &self.record {
+            txn_record::put(batch, range_start, &TxnRecord { timestamp, ..record.clone() });
         }
         Ok(())
     }
@@ -78,6 +79,26 @@ pub enum CommandError {
     Unknown,
 }
 
+/// Whether a command takes a place in the order of commits, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// None, and so no timestamp of its own: intents being flushed or resolved.
+    None,
+    /// The present.
+    Present,
+    /// This timestamp, or the present if that is later.
+    From(Timestamp),
+    /// This timestamp; if the present is later, the command is refused.
+    Exactly(Timestamp),
+}
+
+impl Order {
+    /// Whether there is one.
+    pub fn is_some(self) -> bool {
+        self != Order::None
+    }
+}
+
 /// Effects on their way to the engine.
 pub struct Command {
     /// The range whose contents they change.
@@ -88,9 +109,8 @@ pub struct Command {
     pub change: Option<RangeChange>,
     /// The lease under which it was evaluated; under another it has no effect.
     pub lease: u64,
-    /// Whether the command takes a place in the order of commits. One that does not has no timestamp
-    /// of its own: intents being flushed or resolved.
-    pub ordered: bool,
+    /// The timestamp it wants.
+    pub order: Order,
     /// See [`BeforeVisible`].
     pub before_visible: Option<BeforeVisible>,
     /// Told when the command has waited for long while the node could not reach a majority: it may be

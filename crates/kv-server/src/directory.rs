@@ -2,9 +2,9 @@
 //!
 //! The directory is the second of two levels. Every node knows, or is told by any other, who has replicas of
 //! the root range, which holds the cluster's own keys; there lies one record per range, under the range's
-//! first key (`cockroachdb-2020`, section 2.1 has the same two levels). What a record says of the keys is
-//! true: records are written by the command of the root range that makes a range. What it says of the nodes
-//! may be a moment old: a range's leaseholder reports changes after the fact.
+//! first key (`cockroachdb-2020`, section 2.1 has the same two levels). Records do not overlap. What they say may
+//! be a moment old: a range's leaseholder reports after the fact that it was split, and where its replicas are.
+//! Until then a record may claim keys that were split off; the nodes it names know better.
 //!
 //! | key, after [`CLUSTER_REGION`] | value |
 //! |---|---|
@@ -51,6 +51,9 @@ pub struct RangeRecord {
     /// How it is kept: an encoded [`RangeConfig`].
     #[prost(bytes = "bytes", tag = "9")]
     pub config: Bytes,
+    /// That of its descriptor.
+    #[prost(uint64, tag = "10")]
+    pub origin: RangeId,
 }
 
 /// Replicas of a range that is no more.
@@ -65,6 +68,32 @@ pub struct GoneRecord {
 }
 
 impl RangeRecord {
+    /// What is known of a range by a replica of it that has applied entry `index` of its log.
+    pub fn of(
+        descriptor: RangeDescriptor,
+        members: replication::message::Members,
+        leaseholder: NodeId,
+        index: u64,
+    ) -> Self {
+        RangeRecord {
+            range_id: descriptor.range_id,
+            start: descriptor.start,
+            end: descriptor.end,
+            generation: descriptor.generation,
+            voters: members.voters,
+            learners: members.learners,
+            leaseholder,
+            index,
+            config: descriptor.config,
+            origin: descriptor.origin,
+        }
+    }
+
+    /// See [`RangeDescriptor::family`].
+    pub fn family(&self) -> RangeId {
+        if self.origin == 0 { self.range_id } else { self.origin }
+    }
+
     /// As clients see it; `address` says where nodes are.
     pub fn info(self, address: impl Fn(NodeId) -> Option<String>) -> RangeInfo {
         let replica =
@@ -89,7 +118,13 @@ pub fn decode_config(config: &[u8]) -> RangeConfig {
 /// The descriptor of a tenant's range.
 pub fn tenant_descriptor(range_id: RangeId, tenant: TenantId) -> RangeDescriptor {
     let span = tenant.span();
-    RangeDescriptor { range_id, start: span.start, end: span.end, generation: 1, config: Bytes::new() }
+    RangeDescriptor {
+        range_id,
+        start: span.start,
+        end: span.end,
+        generation: 1,
+        ..RangeDescriptor::default()
+    }
 }
 
 fn prefixed(name: &[u8], rest: &[u8]) -> Bytes {
@@ -136,13 +171,21 @@ fn decode<M: Message + Default>(stored: &[u8]) -> StorageResult<Option<M>> {
 /// # Errors
 /// I/O errors and damage.
 pub fn lookup(reader: &(impl Reader + ?Sized), key: &[u8]) -> StorageResult<Option<RangeRecord>> {
+    let found = before(reader, key)?;
+    Ok(found.filter(|record| key >= &record.start[..] && key < &record.end[..]))
+}
+
+/// The last record of a range that begins at or before a key, whether or not it reaches so far.
+///
+/// # Errors
+/// I/O errors and damage.
+pub fn before(reader: &(impl Reader + ?Sized), key: &[u8]) -> StorageResult<Option<RangeRecord>> {
     let first = record_key(&[]);
     let mut cursor = reader.cursor(Space::Data, Bounds { lower: &first, upper: None });
     cursor.seek_for_prev(&record_key(key));
     while let Some((_, stored)) = cursor.item() {
-        if let Some(record) = decode::<RangeRecord>(stored)? {
-            let holds = key >= &record.start[..] && key < &record.end[..];
-            return Ok(holds.then_some(record));
+        if let Some(record) = decode(stored)? {
+            return Ok(Some(record));
         }
         cursor.prev();
     }
@@ -155,9 +198,16 @@ pub fn lookup(reader: &(impl Reader + ?Sized), key: &[u8]) -> StorageResult<Opti
 /// # Errors
 /// I/O errors and damage.
 pub fn list(reader: &(impl Reader + ?Sized), after: &[u8], limit: usize) -> StorageResult<Vec<RangeRecord>> {
-    let prefix = record_key(&[]);
-    let from = record_key(after);
-    scan(reader, &prefix, &from, limit)
+    scan(reader, &record_key(&[]), &following(&record_key(after)), limit)
+}
+
+/// The records of the ranges that begin in a tenant, in the order of their keys.
+///
+/// # Errors
+/// I/O errors and damage.
+pub fn of_tenant(reader: &(impl Reader + ?Sized), tenant: TenantId) -> StorageResult<Vec<RangeRecord>> {
+    let first = record_key(&tenant.span().start);
+    scan(reader, &first, &first, usize::MAX)
 }
 
 /// The records of ranges that are no more, after one in the order of their numbers, at most `limit`.
@@ -165,7 +215,7 @@ pub fn list(reader: &(impl Reader + ?Sized), after: &[u8], limit: usize) -> Stor
 /// # Errors
 /// I/O errors and damage.
 pub fn gone(reader: &(impl Reader + ?Sized), after: RangeId, limit: usize) -> StorageResult<Vec<GoneRecord>> {
-    scan(reader, &prefixed(b"gone/", &[]), &gone_key(after), limit)
+    scan(reader, &prefixed(b"gone/", &[]), &following(&gone_key(after)), limit)
 }
 
 /// Who may still have a replica of a range that is no more.
@@ -177,7 +227,12 @@ pub fn gone_members(reader: &(impl Reader + ?Sized), range_id: RangeId) -> Stora
     Ok(decode::<GoneRecord>(&stored)?.map_or_else(Vec::new, |record| record.members))
 }
 
-/// Live records under `prefix` after the key `from`.
+/// The first key after another.
+fn following(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+/// Live records under `prefix` from the key `from` on.
 fn scan<M: Message + Default>(
     reader: &(impl Reader + ?Sized),
     prefix: &[u8],
@@ -188,12 +243,10 @@ fn scan<M: Message + Default>(
     let mut cursor = reader.cursor(Space::Data, Bounds::new(prefix, &end));
     cursor.seek(from);
     let mut records = Vec::new();
-    while let Some((key, stored)) = cursor.item()
+    while let Some((_, stored)) = cursor.item()
         && records.len() < limit
     {
-        if key != from {
-            records.extend(decode::<M>(stored)?);
-        }
+        records.extend(decode::<M>(stored)?);
         cursor.next();
     }
     cursor.status()?;

@@ -16,23 +16,25 @@
 //! * A writer never replaces another transaction's intent: it waits for an open transaction, makes a
 //!   version of a committed intent, and removes one that was aborted, in the same command as its write.
 
-use crate::command::{Effects, NewVersion};
+use crate::command::{Effects, NewVersion, Order};
+use crate::guards::LockWait;
 use crate::lock_table::{Acquire, TxnKey};
 use crate::metrics::metrics;
-use crate::node::{Asker, LockWait, Node};
-use crate::read::{Budget, get_value, resume_after, scan_page};
-use crate::shard::{IntentOwner, TxnStatus, aborted};
+use crate::node::{Asker, Node};
+use crate::read::{Budget, Unread, get_value, resume_after, scan_page};
+use crate::shard::{IntentOwner, PartKey, TxnStatus, aborted};
 use bytes::{Bytes, BytesMut};
 use kv_api::batch::{
     ConditionalPut, DeleteRange, Get, Header, Increment, KeyValue, Request, RequestKind, Response, Scan,
     WaitPolicy,
 };
-use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
+use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use storage::intent::{CommittedTxn, Intent, IntentView, is_ignored};
+use storage::intent::{CommittedTxn, Intent, IntentView, TxnId, is_ignored};
 use storage::key::decode_data_value;
 use storage::mvcc::{Overlay, View, clear_range, put_version};
+use storage::txn_record::{RecordStatus, TxnRecord};
 use storage::{Space, StorageError, WriteBatch};
 use tokio::sync::oneshot;
 
@@ -48,6 +50,8 @@ pub enum WriteKind {
     Flush,
     /// The commit of a transaction, with its writes.
     Commit,
+    /// What makes sure that the range's part of a transaction can commit: its writes become intents.
+    Prepare,
     /// A batch that is a transaction of its own, or outside any.
     Lone,
 }
@@ -69,8 +73,8 @@ pub enum Outcome {
         effects: Effects,
         /// The answer, without the commit timestamp.
         response: BatchResponse,
-        /// Whether this commits a transaction the header names.
-        commits: bool,
+        /// The timestamp that they want.
+        order: Order,
     },
 }
 
@@ -80,6 +84,11 @@ pub enum Stop {
     Failed(KvError),
     /// A lock must be waited for; then the batch is evaluated anew.
     Wait(LockWait),
+    /// It must become known what becomes of this prepared transaction; then the batch is evaluated anew.
+    Undecided(TxnId),
+    /// The clock of the range must reach the timestamp and nothing at or below it be in flight; then the batch
+    /// is evaluated anew.
+    Unclosed(Timestamp),
     /// Something is about to be settled; the batch is evaluated anew.
     Again,
 }
@@ -92,8 +101,17 @@ impl From<KvError> for Stop {
 
 impl From<StorageError> for Stop {
     fn from(error: StorageError) -> Self {
-        tracing::error!("evaluation failed: {error}");
-        Stop::Failed(error.into())
+        Unread::from(error).into()
+    }
+}
+
+impl From<Unread> for Stop {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Failed(error) => Stop::Failed(error),
+            Unread::Undecided(txn) => Stop::Undecided(txn),
+            Unread::Unclosed(timestamp) => Stop::Unclosed(timestamp),
+        }
     }
 }
 
@@ -120,6 +138,7 @@ enum Locked {
 pub struct Evaluation<'a> {
     node: &'a Arc<Node>,
     asker: Asker,
+    part: PartKey,
     txn: TxnKey,
     header: &'a Header,
     requests: &'a [Request],
@@ -145,14 +164,14 @@ impl<'a> Evaluation<'a> {
     /// Prepares an evaluation.
     ///
     /// # Errors
-    /// If the transaction may not go on, or its snapshot lies in the future.
+    /// If the transaction may not go on, or its snapshot cannot be read yet.
     pub fn new(
         node: &'a Arc<Node>,
         asker: Asker,
-        txn: TxnKey,
+        part: PartKey,
         batch: &'a BatchRequest,
         kind: WriteKind,
-    ) -> Result<Self, KvError> {
+    ) -> Result<Self, Stop> {
         let header = &batch.header;
         let own = if kind.is_transactional() { node.check_txn(asker, header)? } else { None };
         let snapshot = match kind {
@@ -162,20 +181,21 @@ impl<'a> Evaluation<'a> {
         };
         let (any_intents, foreign_intents) = {
             let shard = node.shard(asker.tenant);
-            let own = usize::from(shard.txn(txn).is_some_and(|entry| !entry.intents.is_empty()));
-            let all = shard.intent_txns(asker.tenant);
+            let own = usize::from(shard.txn(part).is_some_and(|entry| !entry.intents.is_empty()));
+            let all = shard.intent_txns(asker.range);
             (all > 0, all > own)
         };
         Ok(Evaluation {
             node,
             asker,
-            txn,
+            part,
+            txn: part.txn,
             header,
             requests: &batch.requests,
             kind,
             policy: WaitPolicy::try_from(header.wait_policy).unwrap_or(WaitPolicy::Block),
             snapshot,
-            intents: node.intent_view(asker.tenant, own),
+            intents: node.intent_view(asker, own),
             any_intents,
             foreign_intents,
             overlay: Overlay::new(),
@@ -194,6 +214,12 @@ impl<'a> Evaluation<'a> {
     /// See [`Stop`].
     pub fn run(mut self, generation: u64) -> Eval<Outcome> {
         let mut moves = 0;
+        let clock = match self.kind {
+            WriteKind::Locking => {
+                self.node.check_certain(self.asker, self.header, self.requests, self.snapshot, &self.intents)?
+            }
+            _ => None,
+        };
         while let Some(newer) = self.evaluate()? {
             moves += 1;
             if moves > MAX_MOVES {
@@ -202,9 +228,10 @@ impl<'a> Evaluation<'a> {
             self.move_snapshot(newer)?;
         }
         match self.kind {
-            WriteKind::Locking => Ok(Outcome::Answer(self.response())),
+            WriteKind::Locking => Ok(Outcome::Answer(BatchResponse { clock, ..self.response() })),
             WriteKind::Flush => self.flush(),
             WriteKind::Commit => self.commit(generation),
+            WriteKind::Prepare => self.prepare(generation),
             WriteKind::Lone => self.lone(),
         }
     }
@@ -284,7 +311,7 @@ impl<'a> Evaluation<'a> {
 
     /// What the batch of a commit reads is checked by the commit itself.
     fn note_read(&mut self, span: Span) {
-        if self.kind == WriteKind::Commit {
+        if matches!(self.kind, WriteKind::Commit | WriteKind::Prepare) {
             self.read_spans.push(span);
         }
     }
@@ -309,13 +336,16 @@ impl<'a> Evaluation<'a> {
             return Err(Stop::Again);
         }
         if let Some(first) = first {
+            if self.header.spans_elsewhere {
+                return Err(KvError::snapshot_behind(present).into());
+            }
             let tracked = self.node.tracked_spans(self.asker, self.header);
             let spans = self.header.refresh_spans.iter().chain(&tracked);
-            self.node.check_unchanged(self.asker.tenant, spans, first, present)?;
+            self.node.check_unchanged(self.asker, Some(self.txn.id), spans, first, present)?;
         }
         self.snapshot = present;
         let own = self.intents.own.take();
-        self.intents = self.node.intent_view(self.asker.tenant, None);
+        self.intents = self.node.intent_view(self.asker, None);
         self.intents.own = own;
         Ok(())
     }
@@ -329,15 +359,15 @@ impl<'a> Evaluation<'a> {
         let outcome = {
             let mut shard = self.node.shard(self.asker.tenant);
             let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
-            shard.check(self.txn, self.asker.connection, has_intents)?;
+            shard.check(self.part, self.asker.connection, has_intents)?;
             let limits = &self.node.limits;
-            shard.check_room(self.txn, self.asker.connection, limits.max_txns_per_connection)?;
+            shard.check_room(self.part, self.asker.connection, limits.max_txns_per_connection)?;
             let full = shard.locks.held_count(self.txn) >= limits.max_locks_per_txn
                 || shard.locks.len() >= limits.max_locks_per_shard;
             if full && shard.locks.is_free(self.txn, key, strength) {
                 return Ok(Locked::Yes);
             }
-            let entry = shard.txn_mut(self.txn, self.asker.connection, self.asker.range);
+            let entry = shard.txn_mut(self.part, self.asker.connection);
             entry.snapshot.get_or_insert(self.snapshot);
             let waker = wait.then_some(|| {
                 let (sender, receiver) = oneshot::channel();
@@ -359,7 +389,7 @@ impl<'a> Evaluation<'a> {
             if shard.locks.is_free(self.txn, key, LockStrength::Exclusive) {
                 return Ok(());
             }
-            shard.txn_mut(self.txn, self.asker.connection, self.asker.range);
+            shard.txn_mut(self.part, self.asker.connection);
             let waker = (self.policy != WaitPolicy::Error).then_some(|| {
                 let (sender, receiver) = oneshot::channel();
                 woken = Some(receiver);
@@ -374,7 +404,7 @@ impl<'a> Evaluation<'a> {
         match (outcome, woken) {
             (Acquire::Granted, _) => Ok(Locked::Yes),
             (Acquire::Waiting(waiter), Some(woken)) => {
-                let wait = LockWait::new(Arc::clone(self.node), self.asker, waiter, key.clone(), woken);
+                let wait = LockWait::new(Arc::clone(self.node), self.asker, self.part, waiter, key.clone(), woken);
                 Err(Stop::Wait(wait))
             }
             (Acquire::Deadlock, _) => {
@@ -398,10 +428,10 @@ impl<'a> Evaluation<'a> {
         }
         let Some(bytes) = self.node.engine.get(Space::Locks, key)? else { return Ok(()) };
         let id = Intent::decode_txn(&bytes)?;
-        let tenant = self.asker.tenant;
-        let mut shard = self.node.shard(tenant);
-        if shard.owner(tenant, id, self.txn.id) == IntentOwner::Pending {
-            shard.locks.hold_for_intent(TxnKey { tenant, id }, key);
+        let other = TxnKey { tenant: self.asker.tenant, id };
+        let mut shard = self.node.shard(self.asker.tenant);
+        if shard.owner(self.asker.range, other, self.txn.id) == IntentOwner::Pending {
+            shard.locks.hold_for_intent(other, key);
         }
         Ok(())
     }
@@ -496,7 +526,8 @@ impl<'a> Evaluation<'a> {
     fn settle_intent(&mut self, key: &Bytes, bytes: &[u8], state: &mut KeyState) -> Eval<()> {
         let intent = Intent::decode(bytes)?;
         let tenant = self.asker.tenant;
-        let owner = self.node.shard(tenant).owner(tenant, intent.txn, self.txn.id);
+        let other = TxnKey { tenant, id: intent.txn };
+        let owner = self.node.shard(tenant).owner(self.asker.range, other, self.txn.id);
         match owner {
             IntentOwner::Own => state.own = Some(intent),
             // It was free an instant ago; wait for it properly.
@@ -651,51 +682,109 @@ impl<'a> Evaluation<'a> {
             response.commit_timestamp = Some(present);
             return Ok(Outcome::Answer(response));
         }
-        Ok(Outcome::Submit { effects, response, commits: false })
+        Ok(Outcome::Submit { effects, response, order: Order::Present })
     }
 
     fn flush(mut self) -> Eval<Outcome> {
-        let keys = std::mem::take(&mut self.keys);
-        {
-            let mut shard = self.node.shard(self.asker.tenant);
-            let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
-            shard.check(self.txn, self.asker.connection, has_intents)?;
-            shard.check_room(self.txn, self.asker.connection, self.node.limits.max_txns_per_connection)?;
-            let tenant = self.asker.tenant;
-            let first = shard.txn(self.txn).is_none_or(|entry| entry.intents.is_empty()) && !keys.is_empty();
-            if first {
-                if shard.intent_txns(tenant) >= self.node.limits.max_intent_txns_per_tenant {
-                    let message = "too many large transactions at once";
-                    return Err(KvError::new(KvErrorKind::Overloaded, message).into());
-                }
-                shard.add_intent_txn(self.txn);
-            }
-            let entry = shard.txn_mut(self.txn, self.asker.connection, self.asker.range);
-            entry.snapshot.get_or_insert(self.snapshot);
-            keys.keys().for_each(|key| entry.intents.insert(key));
-            // Copied, for they outlive the request and must not keep its buffer.
-            let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
-            entry
-                .tracked
-                .extend(self.read_spans.iter().map(|span| Span::new(copy(&span.start), copy(&span.end))));
-        }
+        self.enter_intents()?;
         let response = self.response();
-        for (key, state) in keys {
-            let mut intent = state.own.unwrap_or(Intent { txn: self.txn.id, writes: Vec::new() });
-            intent.writes.extend(state.writes);
-            self.raw.put(Space::Locks, &key, &intent.encode());
-        }
+        self.write_intents();
         if self.raw.is_empty() {
             return Ok(Outcome::Answer(response));
         }
         let effects = Effects { raw: std::mem::take(&mut self.raw), ..Effects::default() };
-        Ok(Outcome::Submit { effects, response, commits: false })
+        Ok(Outcome::Submit { effects, response, order: Order::None })
+    }
+
+    /// Notes in the transaction's entry what the batch writes and reads.
+    fn enter_intents(&mut self) -> Eval<()> {
+        let mut shard = self.node.shard(self.asker.tenant);
+        let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
+        shard.check(self.part, self.asker.connection, has_intents)?;
+        shard.check_room(self.part, self.asker.connection, self.node.limits.max_txns_per_connection)?;
+        let first =
+            shard.txn(self.part).is_none_or(|entry| entry.intents.is_empty()) && !self.keys.is_empty();
+        if first {
+            if shard.intent_txns(self.asker.range) >= self.node.limits.max_intent_txns_per_tenant {
+                let message = "too many transactions with intents at once";
+                return Err(KvError::new(KvErrorKind::Overloaded, message).into());
+            }
+            shard.add_intent_txn(self.part);
+        }
+        let entry = shard.txn_mut(self.part, self.asker.connection);
+        entry.snapshot.get_or_insert(self.snapshot);
+        self.keys.keys().for_each(|key| entry.intents.insert(key));
+        // Copied, for they outlive the request and must not keep its buffer.
+        let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        entry.track(self.read_spans.iter().map(|span| Span::new(copy(&span.start), copy(&span.end))));
+        Ok(())
+    }
+
+    /// Makes intents of the batch's writes.
+    fn write_intents(&mut self) {
+        for (key, state) in std::mem::take(&mut self.keys) {
+            let mut intent = state.own.unwrap_or(Intent { txn: self.txn.id, writes: Vec::new() });
+            intent.writes.extend(state.writes);
+            self.raw.put(Space::Locks, &key, &intent.encode());
+        }
+    }
+
+    /// Prepares the part: what it read is checked as by a commit, and its writes become intents.
+    fn prepare(mut self, generation: u64) -> Eval<Outcome> {
+        let end = self.requests.last().and_then(|request| match &request.kind {
+            Some(RequestKind::EndTxn(end)) => end.prepare.as_ref(),
+            _ => None,
+        });
+        let Some(prepare) = end else {
+            return Err(KvError::new(KvErrorKind::Internal, "nothing says how to prepare").into());
+        };
+        let tracked = {
+            let shard = self.node.shard(self.asker.tenant);
+            let entry = shard.txn(self.part);
+            if entry.map_or(0, |entry| entry.intents.generation()) != generation {
+                return Err(Stop::Again);
+            }
+            entry.map(|entry| entry.tracked.clone()).unwrap_or_default()
+        };
+        let spans = self.header.refresh_spans.iter().chain(&tracked).chain(&self.read_spans);
+        self.node.check_unchanged(self.asker, Some(self.txn.id), spans, self.snapshot, Timestamp::MAX)?;
+        self.enter_intents()?;
+        let response = self.response();
+        self.write_intents();
+        let spans = {
+            let mut shard = self.node.shard(self.asker.tenant);
+            let entry = shard.txn_mut(self.part, self.asker.connection);
+            entry.status = TxnStatus::Preparing;
+            entry.intents.covering()
+        };
+        let record = TxnRecord {
+            id: self.txn.id,
+            status: RecordStatus::Prepared,
+            timestamp: Timestamp::MIN,
+            ignored: self.ignored().to_vec(),
+            anchor: Bytes::copy_from_slice(&prepare.anchor),
+            staged: (!prepare.staged.is_empty()).then(|| (prepare.timestamp, prepare.staged.clone())),
+            spans,
+        };
+        let effects = Effects {
+            raw: std::mem::take(&mut self.raw),
+            versions: Vec::new(),
+            record: Some((self.range_start()?, record)),
+        };
+        Ok(Outcome::Submit { effects, response, order: Order::From(prepare.timestamp) })
+    }
+
+    /// The first key of the range.
+    fn range_start(&self) -> Eval<Bytes> {
+        let span = self.node.pipeline.span(self.asker.range);
+        let span = span.ok_or_else(|| KvError::range_not_found(self.asker.range))?;
+        Ok(span.start)
     }
 
     fn commit(mut self, generation: u64) -> Eval<Outcome> {
         let (flushed, tracked) = {
             let shard = self.node.shard(self.asker.tenant);
-            match shard.txn(self.txn) {
+            match shard.txn(self.part) {
                 Some(entry) => (entry.intents.clone(), entry.tracked.clone()),
                 None => Default::default(),
             }
@@ -712,7 +801,7 @@ impl<'a> Evaluation<'a> {
                 None => {
                     let (id, ignored) = (self.txn.id, self.ignored().to_vec());
                     let txn = CommittedTxn { id, timestamp: Timestamp::MIN, ignored };
-                    record = Some((TenantId(self.asker.tenant), txn));
+                    record = Some((self.range_start()?, TxnRecord::committed(txn)));
                 }
             }
         }
@@ -724,20 +813,24 @@ impl<'a> Evaluation<'a> {
         }
         // Moving the snapshot checked what lies below it.
         let spans = self.header.refresh_spans.iter().chain(&tracked).chain(&self.read_spans);
-        self.node.check_unchanged(self.asker.tenant, spans, self.snapshot, Timestamp::MAX)?;
+        self.node.check_unchanged(self.asker, Some(self.txn.id), spans, self.snapshot, Timestamp::MAX)?;
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
-        shard.check(self.txn, self.asker.connection, has_intents)?;
-        shard.txn_mut(self.txn, self.asker.connection, self.asker.range).status = TxnStatus::Committing;
+        shard.check(self.part, self.asker.connection, has_intents)?;
+        shard.txn_mut(self.part, self.asker.connection).status = TxnStatus::Committing;
         response.read_timestamp = Some(self.snapshot);
-        Ok(Outcome::Submit { effects, response, commits: true })
+        let at = self.requests.last().and_then(|request| match &request.kind {
+            Some(RequestKind::EndTxn(end)) => end.commit_at,
+            _ => None,
+        });
+        Ok(Outcome::Submit { effects, response, order: at.map_or(Order::Present, Order::Exactly) })
     }
 
     /// A transaction that wrote nothing happened at its snapshot.
     fn commit_nothing(self, mut response: BatchResponse) -> Eval<Outcome> {
         let mut shard = self.node.shard(self.asker.tenant);
-        if shard.end(self.txn).is_some_and(|entry| !entry.intents.is_empty()) {
-            shard.remove_intent_txn(self.txn);
+        if shard.end(self.part).is_some_and(|entry| !entry.intents.is_empty()) {
+            shard.remove_intent_txn(self.part);
         }
         drop(shard);
         response.commit_timestamp = Some(self.snapshot);

@@ -23,7 +23,7 @@ use crate::pipeline::Standing;
 use crate::read::{Budget, get_value, scan_page};
 use hashbrown::HashMap;
 use kv_api::batch::RequestKind;
-use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, Span, Timestamp};
+use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, Span, TenantId, Timestamp};
 use parking_lot::Mutex;
 use replication::state::is_whole;
 use replication::{RangeId, ReplicationError};
@@ -86,6 +86,23 @@ impl Node {
         }
     }
 
+    /// A promise, if this node can give one: see [`crate::pipeline::Pipeline::promise`]. It cannot while
+    /// transactions are prepared, for what they commit may lie below its clock.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub(crate) fn promise(&self, range: RangeId) -> Result<(Timestamp, u64), KvError> {
+        let span = self.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
+        let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
+        let unsettled = |node: &Node| node.shard(tenant).has_unsettled(range);
+        // Twice: one that was in flight is seen by the second look if its timestamp was passed over.
+        if unsettled(self) {
+            return Err(self.leaseholder_of(range));
+        }
+        let promise = self.pipeline.promise(range)?;
+        if unsettled(self) { Err(self.leaseholder_of(range)) } else { Ok(promise) }
+    }
+
     fn leaseholder_of(&self, range: RangeId) -> KvError {
         let leader = match self.pipeline.standing(range) {
             Standing::Follower(leader) => leader,
@@ -103,7 +120,7 @@ impl Node {
             return Err(KvError::range_not_found(range));
         }
         if self.pipeline.lease(range).is_ok() {
-            return self.read(asker, batch, self.limits.max_scan_bytes).map(|(response, _)| response);
+            return self.read_waiting(asker, batch).await;
         }
         let given = batch.header.read_timestamp;
         if given.is_some_and(|given| given < self.history.oldest(range)) {
@@ -228,7 +245,7 @@ impl Node {
     async fn ask_for_promise(&self, range: RangeId) -> Result<Kept, KvError> {
         let Promise { timestamp, index } = match self.pipeline.standing(range) {
             Standing::Leaseholder(_) => {
-                let (timestamp, index) = self.pipeline.promise(range)?;
+                let (timestamp, index) = self.promise(range)?;
                 Promise { timestamp, index }
             }
             Standing::Follower(leader) => {
@@ -270,6 +287,6 @@ pub(crate) fn storage_error(error: ReplicationError) -> KvError {
 /// I/O errors and damage.
 pub fn committed_intents(reader: &(impl Reader + ?Sized), span: &Span) -> Result<IntentView, KvError> {
     let records = txn_record::within(reader, &span.start, &span.end)?;
-    let committed = records.into_iter().map(|(_, record)| record).collect();
-    Ok(IntentView { own: None, committed })
+    let committed = records.iter().filter_map(|(_, record)| record.as_committed()).collect();
+    Ok(IntentView { committed, ..IntentView::default() })
 }

@@ -16,6 +16,8 @@ use storage::{Bounds, Engine, Space, StorageError, StorageResult, WriteBatch, mv
 
 /// The node that founds a cluster.
 const FIRST_NODE: NodeId = 1;
+/// The first format with ranges, and with records of transactions within one range only.
+const FORMAT_OF_RANGES: u32 = 3;
 /// Most rounds in which what a log holds is applied.
 const MAX_ROUNDS: usize = 100_000;
 
@@ -37,6 +39,12 @@ pub fn open_or_found_in(engine: &Arc<dyn Engine>, environment: &Environment) -> 
     let found = ident::open(&**engine)?;
     let (identity, floor) = match found {
         Some(identity) if identity.format == STORE_FORMAT => return Ok(identity),
+        // What it has is read as it is.
+        Some(identity) if identity.format == FORMAT_OF_RANGES => {
+            let identity = Identity { format: STORE_FORMAT, ..identity };
+            ident::write(&**engine, &identity)?;
+            return Ok(identity);
+        }
         Some(identity) if identity.format == 1 => {
             let store_id = environment.random();
             (Identity { store_id, ..identity }, ident::clock_floor(&**engine)?)
@@ -77,7 +85,7 @@ fn put_ranges(
         end: prefix_end(&root).unwrap_or_default(),
         start: root,
         generation: 1,
-        config: Bytes::new(),
+        ..RangeDescriptor::default()
     };
     let mut descriptors = vec![root];
     let mut tenants = tenants(engine)?;
@@ -220,7 +228,7 @@ mod tests {
                 start: Bytes::from_static(&[0]),
                 end: Bytes::from_static(&[0xff]),
                 generation: 1,
-                config: Bytes::new(),
+                ..RangeDescriptor::default()
             };
             put_first_replica(&mut batch, &all, voters, Timestamp::new(99, 0));
             engine.write(&batch, true).expect("write");

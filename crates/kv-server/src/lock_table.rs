@@ -16,8 +16,9 @@
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
-use kv_api::LockStrength;
+use kv_api::{LockStrength, Span};
 use std::collections::VecDeque;
+use storage::intent::TxnId;
 
 /// Names a transaction within the node: its tenant and the id its coordinator chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -268,6 +269,55 @@ impl<W> LockTable<W> {
             self.grant_front(&key, &mut woken);
         }
         woken
+    }
+
+    /// Gives up what a transaction holds within a span, and its waits there.
+    #[must_use]
+    pub fn release_within(&mut self, txn: TxnKey, span: &Span) -> Vec<Wakeup<W>> {
+        let mut woken = Vec::new();
+        let within = |(waiter, key): (WaiterId, &Bytes)| span.contains(key).then_some(waiter);
+        let waits = self.waits_of.get(&txn).into_iter().flatten();
+        let waits: Vec<WaiterId> = waits
+            .filter_map(|waiter| within((*waiter, &self.waiting.get(waiter)?.1)))
+            .collect();
+        for waiter in waits {
+            woken.extend(self.cancel(waiter));
+        }
+        let Some(held) = self.held.get_mut(&txn) else { return woken };
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(held).into_iter().partition(|key| span.contains(key));
+        if kept.is_empty() {
+            self.held.remove(&txn);
+        } else {
+            *held = kept;
+        }
+        for key in gone {
+            if let Some(lock) = self.locks.get_mut(&key) {
+                lock.holders.retain(|holder| holder.txn != txn);
+            }
+            self.grant_front(&key, &mut woken);
+        }
+        woken
+    }
+
+    /// Ends all waits of a transaction; their wakers are dropped. What it holds it keeps.
+    #[must_use]
+    pub fn end_waits(&mut self, txn: TxnKey) -> Vec<Wakeup<W>> {
+        let waits = self.waits_of.get(&txn).cloned().unwrap_or_default();
+        waits.into_iter().flat_map(|waiter| self.cancel(waiter)).collect()
+    }
+
+    /// Tenants of which transactions wait.
+    pub fn waiting_tenants(&self) -> impl Iterator<Item = u64> {
+        self.waits_of.keys().map(|txn| txn.tenant)
+    }
+
+    /// Who waits for whom in a tenant.
+    pub fn waits(&self, tenant: u64) -> Vec<(TxnId, TxnId)> {
+        let waiters = self.waits_of.iter().filter(|(txn, _)| txn.tenant == tenant);
+        let waits = waiters.flat_map(|(txn, waits)| waits.iter().map(move |waiter| (txn, *waiter)));
+        waits
+            .flat_map(|(txn, waiter)| self.waited_for(waiter).into_iter().map(move |other| (txn.id, other.id)))
+            .collect()
     }
 
     fn forget_wait(&mut self, txn: TxnKey, waiter: WaiterId) {

@@ -76,6 +76,10 @@ pub struct Metrics {
     pub group_commands: Histogram,
     /// Requests that waited for a lock.
     pub lock_waits: IntCounter,
+    /// Reads and writes that waited until it was known what became of a prepared transaction.
+    pub decision_waits: IntCounter,
+    /// Prepared transactions whose coordinators were gone, and of which this node found out what became.
+    pub recovered: IntCounter,
     /// Requests refused because waiting would close a cycle.
     pub deadlocks: IntCounter,
     /// Batches answered by replicas without the lease.
@@ -150,6 +154,14 @@ impl Metrics {
             lock_waits: register(IntCounter::new(
                 "dormouse_kv_lock_waits_total",
                 "Requests that waited for a lock",
+            )?),
+            decision_waits: register(IntCounter::new(
+                "dormouse_kv_decision_waits_total",
+                "Reads and writes that waited for what becomes of a prepared transaction",
+            )?),
+            recovered: register(IntCounter::new(
+                "dormouse_kv_recovered_transactions_total",
+                "Prepared transactions whose coordinators were gone",
             )?),
             deadlocks: register(IntCounter::new(
                 "dormouse_kv_deadlocks_total",

@@ -11,20 +11,23 @@
 use crate::admin;
 use crate::authorize::{Caller, authorize};
 use crate::bounds;
-use crate::cluster::{Cluster, Myself};
+use crate::cluster::{CLUSTER, Cluster, Myself};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
 use crate::environment::Environment;
 use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
 use crate::follower::Promises;
 use crate::history::History;
+use crate::guards::{LatchGuard, LoneTxn};
 use crate::latch::{Access, LatchId};
-use crate::lock_table::{TxnKey, WaiterId};
+use crate::lock_table::TxnKey;
 use crate::metrics::{kind_index, metrics};
-use crate::pipeline::{Absent, Hook, Pipeline, Standing, Stepped, Transport};
+use crate::pipeline::{Absent, Hook, Pipeline, Standing, Stepped, Transport, sequence_of};
+use crate::read::Unread;
 use crate::resolve::ResolveJob;
-use crate::shard::{ConnectionId, Shard, TxnEntry, TxnStatus, aborted};
+use crate::shard::{ConnectionId, PartKey, Shard, TxnEntry, TxnStatus, aborted};
 use crate::validate::validate;
+use bytes::Bytes;
 use hashbrown::HashSet;
 use kv_api::batch::{Header, RequestKind, Response};
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp};
@@ -36,10 +39,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
-use storage::{Engine, StorageError, StorageResult};
+use storage::txn_record::{self, TxnRecord};
+use storage::{Engine, StorageError, StorageResult, WriteBatch};
 use tokio::sync::{mpsc, oneshot};
 
 /// Number of shards; a power of two.
@@ -179,6 +182,7 @@ impl Node {
         node.pipeline.set_hook(Arc::new(Listener(Arc::downgrade(&node))));
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
         tokio::spawn(crate::history::run(Arc::downgrade(&node)));
+        tokio::spawn(crate::recover::run(Arc::downgrade(&node)));
         node
     }
 
@@ -278,7 +282,7 @@ impl Node {
         let class = classify(&batch);
         if let Class::Abort = class {
             // What is to be forgotten is forgotten, whoever holds the lease.
-            return Answer::Ready(self.abort(asker, &batch));
+            return self.abort(asker, batch);
         }
         if self.pipeline.serves(asker.range, |span| bounds::within(&batch, asker.tenant, span)) {
             // Also what any replica might answer: here it costs least.
@@ -292,7 +296,10 @@ impl Node {
     fn take(self: &Arc<Self>, asker: Asker, batch: BatchRequest, class: Class) -> Answer {
         match class {
             Class::Read => self.take_read(asker, batch),
-            Class::Abort => Answer::Ready(self.abort(asker, &batch)),
+            Class::Abort => self.abort(asker, batch),
+            Class::Refresh => Answer::Later(Box::pin(Arc::clone(self).refresh(asker, batch))),
+            Class::Decide => Answer::Later(Box::pin(Arc::clone(self).decide(asker, batch))),
+            Class::Resolve => Answer::Later(Box::pin(Arc::clone(self).resolve(asker, batch))),
             Class::Evaluate(kind) => {
                 let heavy = is_heavy(&batch);
                 let answer = Box::pin(Arc::clone(self).execute(asker, batch, kind));
@@ -304,7 +311,8 @@ impl Node {
     /// Takes a batch in once its range is awake, if this node serves it then.
     async fn arrive(self: Arc<Self>, mut asker: Asker, batch: BatchRequest, class: Class) -> BatchResult {
         // Before anything is woken: nobody works on a range that has none of theirs.
-        let found = self.pipeline.covering(TenantId(asker.tenant).span().start).await?;
+        let key = bounds::first_key(&batch).unwrap_or_else(|| TenantId(asker.tenant).span().start);
+        let found = self.pipeline.covering(key).await?;
         match found {
             Some(found) if asker.range == 0 || asker.range == found => asker.range = found,
             _ => return Err(KvError::range_not_found(asker.range)),
@@ -362,18 +370,20 @@ impl Node {
         self.shard(tenant.0).lock_waits(connection)
     }
 
-    /// Reads at once what is small, and starts over elsewhere with what turns out not to be.
+    /// Reads at once what is small, and starts over elsewhere with what turns out not to be, or has to wait.
     fn take_read(self: &Arc<Self>, asker: Asker, batch: BatchRequest) -> Answer {
         let bound = INLINE_SCAN_BYTES.min(self.limits.max_scan_bytes);
         match self.read(asker, &batch, bound) {
             Ok((response, false)) => Answer::Ready(Ok(response)),
             Ok((_, true)) => {
                 let node = Arc::clone(self);
-                Answer::LargeRead(Box::pin(async move {
-                    node.read(asker, &batch, node.limits.max_scan_bytes).map(|(response, _)| response)
-                }))
+                Answer::LargeRead(Box::pin(async move { node.read_waiting(asker, &batch).await }))
             }
-            Err(error) => Answer::Ready(Err(error)),
+            Err(Unread::Failed(error)) => Answer::Ready(Err(error)),
+            Err(_) => {
+                let node = Arc::clone(self);
+                Answer::Later(Box::pin(async move { node.read_waiting(asker, &batch).await }))
+            }
         }
     }
 
@@ -382,9 +392,9 @@ impl Node {
         let mut jobs = Vec::new();
         {
             let mut shard = self.shard(tenant.0);
-            for txn in shard.close_connection(connection) {
-                let entry = shard.end(txn);
-                jobs.extend(entry.and_then(|entry| abort_job(txn, &entry)));
+            for part in shard.close_connection(connection) {
+                let entry = shard.end(part);
+                jobs.extend(entry.and_then(|entry| abort_job(part, &entry)));
             }
         }
         jobs.into_iter().for_each(|job| self.resolve_later(job));
@@ -396,26 +406,36 @@ impl Node {
         }
     }
 
-    fn abort(&self, asker: Asker, batch: &BatchRequest) -> BatchResult {
-        let txn = txn_key(asker, &batch.header)?;
+    fn abort(self: &Arc<Self>, asker: Asker, batch: BatchRequest) -> Answer {
+        let part = match part_key(asker, &batch.header) {
+            Ok(part) => part,
+            Err(error) => return Answer::Ready(Err(error)),
+        };
         let job = {
             let mut shard = self.shard(asker.tenant);
-            match shard.txn(txn) {
-                Some(entry) if entry.status == TxnStatus::Committing => {
-                    return Err(aborted("the transaction is ending"));
+            match shard.txn(part).map(|entry| (entry.status, entry.connection)) {
+                Some((TxnStatus::Committing, _)) => {
+                    return Answer::Ready(Err(aborted("the transaction is ending")));
                 }
-                Some(entry) if entry.connection != asker.connection => {
-                    return Err(aborted("the transaction belongs to another connection"));
+                Some((TxnStatus::Preparing, connection)) => {
+                    shard.txn_mut(part, connection).doomed = true;
+                    return Answer::Ready(Err(aborted("the transaction is being prepared, and then aborted")));
                 }
-                _ => {}
+                // Its coordinator knows that it is not committed, whatever connection it speaks on.
+                Some((TxnStatus::Prepared(_), _)) => {
+                    return Answer::Later(Box::pin(Arc::clone(self).abort_prepared(part)));
+                }
+                Some((TxnStatus::Pending, connection)) if connection != asker.connection => {
+                    return Answer::Ready(Err(aborted("the transaction belongs to another connection")));
+                }
+                _ => shard.end(part).and_then(|entry| abort_job(part, &entry)),
             }
-            shard.end(txn).and_then(|entry| abort_job(txn, &entry))
         };
         job.into_iter().for_each(|job| self.resolve_later(job));
-        Ok(BatchResponse {
+        Answer::Ready(Ok(BatchResponse {
             responses: vec![Response::default(); batch.requests.len()],
             ..BatchResponse::default()
-        })
+        }))
     }
 
     /// Checks that the transaction of a request may go on, if there is one, and returns it if it has
@@ -426,16 +446,16 @@ impl Node {
         header: &'a Header,
     ) -> Result<Option<(TxnId, &'a Header)>, KvError> {
         let Some(meta) = &header.txn else { return Ok(None) };
-        let txn = txn_key(asker, header)?;
-        self.shard(asker.tenant).check(txn, asker.connection, meta.has_intents)?;
-        Ok(meta.has_intents.then_some((txn.id, header)))
+        let part = part_key(asker, header)?;
+        self.shard(asker.tenant).check(part, asker.connection, meta.has_intents)?;
+        Ok(meta.has_intents.then_some((part.txn.id, header)))
     }
 
-    /// The intents a reader of a tenant takes into account.
-    pub(crate) fn intent_view(&self, tenant: u64, own: Option<(TxnId, &Header)>) -> IntentView {
+    /// The intents a reader of a range takes into account.
+    pub(crate) fn intent_view(&self, asker: Asker, own: Option<(TxnId, &Header)>) -> IntentView {
         let mut view = IntentView::default();
         if self.unresolved.load(Ordering::SeqCst) > 0 {
-            view = self.shard(tenant).intent_view(tenant);
+            view = self.shard(asker.tenant).intent_view(asker.range);
         }
         view.own = own.map(|(id, header)| {
             (id, header.txn.as_ref().map(|meta| meta.ignored.clone()).unwrap_or_default())
@@ -445,32 +465,51 @@ impl Node {
 
     /// Spans the server noted for the transaction of a request.
     pub(crate) fn tracked_spans(&self, asker: Asker, header: &Header) -> Vec<Span> {
-        let Ok(txn) = txn_key(asker, header) else { return Vec::new() };
-        self.shard(asker.tenant).txn(txn).map(|entry| entry.tracked.clone()).unwrap_or_default()
+        let Ok(part) = part_key(asker, header) else { return Vec::new() };
+        self.shard(asker.tenant).txn(part).map(|entry| entry.tracked.clone()).unwrap_or_default()
     }
 
     async fn execute(self: Arc<Self>, asker: Asker, batch: BatchRequest, kind: WriteKind) -> BatchResult {
         let Asker { tenant, range, .. } = asker;
         let mut lone = None;
-        let txn = match &batch.header.txn {
-            Some(_) if kind.is_transactional() => txn_key(asker, &batch.header)?,
+        let part = match &batch.header.txn {
+            Some(_) if kind.is_transactional() => part_key(asker, &batch.header)?,
             _ => {
                 let txn = TxnKey { tenant, id: self.pipeline.environment().random() };
-                lone = Some(LoneTxn { node: Arc::clone(&self), txn });
-                txn
+                let part = PartKey { range, txn };
+                lone = Some(LoneTxn { node: Arc::clone(&self), part });
+                part
             }
         };
         loop {
             // What is read from here on counts under this lease only; `submit` insists on it.
             let lease = self.pipeline.lease(range)?;
-            check_lease(&batch.header, lease)?;
-            let (spans, generation) = self.latch_spans(asker, txn, &batch, kind)?;
+            if let Some(at) = wanted_timestamp(&batch) {
+                self.pipeline.raise_above(range, at).await?;
+            }
+            let fits = |span: &Span| tenant == CLUSTER || bounds::within(&batch, tenant, span);
+            if !self.pipeline.holds(range, fits) {
+                return Err(KvError::range_not_found(range));
+            }
+            let clock = if kind == WriteKind::Prepare { Some(self.pipeline.clock(range)?) } else { None };
+            let (spans, generation) = self.latch_spans(asker, part, &batch, kind)?;
             let latches = self.latch(tenant, spans).await;
+            if kind == WriteKind::Prepare
+                && let Some(response) = self.prepared_before(asker, part, &batch)?
+            {
+                return Ok(BatchResponse { clock, ..response });
+            }
+            check_lease(&batch.header, sequence_of(lease))?;
+            if matches!(kind, WriteKind::Commit | WriteKind::Prepare) {
+                self.check_locks(part, &batch.header)?;
+            }
             let room = match kind {
                 WriteKind::Locking => None,
                 _ => Some(self.pipeline.reserve(batch.encoded_len() * 2).await?),
             };
-            let outcome = match Evaluation::new(&self, asker, txn, &batch, kind)?.run(generation) {
+            let evaluated = Evaluation::new(&self, asker, part, &batch, kind)
+                .and_then(|evaluation| evaluation.run(generation));
+            let outcome = match evaluated {
                 Ok(outcome) => outcome,
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Again) => {
@@ -487,23 +526,40 @@ impl Node {
                     }
                     continue;
                 }
+                Err(Stop::Undecided(txn)) => {
+                    drop((latches, room));
+                    self.await_decision(asker, txn, &batch.header).await?;
+                    continue;
+                }
+                Err(Stop::Unclosed(timestamp)) => {
+                    drop((latches, room));
+                    self.pipeline.close_up_to(range, timestamp).await?;
+                    continue;
+                }
             };
             return match outcome {
                 Outcome::Answer(mut response) => {
+                    let lease = sequence_of(lease);
                     response.lease = if kind == WriteKind::Locking { lease } else { 0 };
                     Ok(response)
                 }
-                Outcome::Submit { effects, mut response, commits } => {
+                Outcome::Submit { effects, mut response, order } => {
                     let (sender, receiver) = oneshot::channel();
                     let (late, is_late) = oneshot::channel();
-                    let record = effects.record.clone();
-                    let ordered = commits || !kind.is_transactional();
+                    let record = effects.record.as_ref().map(|(_, record)| record.clone());
+                    let keeps_record = record.is_some();
+                    let ordered = order.is_some();
                     let node = Arc::clone(&self);
-                    let registers = record.clone().map(|(_, record)| {
+                    let registers = record.map(|record| {
                         let node = Arc::clone(&node);
+                        let connection = asker.connection;
                         Box::new(move |timestamp| {
-                            let committed = storage::intent::CommittedTxn { timestamp, ..record };
-                            node.shard(tenant).add_committed(tenant, committed);
+                            let record = TxnRecord { timestamp, ..record };
+                            let mut shard = node.shard(tenant);
+                            match record.as_committed() {
+                                Some(committed) => shard.add_committed(range, committed),
+                                None => shard.prepared(part, connection, record, node.pipeline.millis()),
+                            }
                             node.unresolved.fetch_add(1, Ordering::SeqCst);
                         }) as crate::command::BeforeVisible
                     });
@@ -512,15 +568,17 @@ impl Node {
                         effects,
                         change: None,
                         lease,
-                        ordered,
+                        order,
                         before_visible: registers,
                         late: Some(late),
                         done: {
                             let latches = latches.clone_id();
                             let node = Arc::clone(&node);
                             Box::new(move |result| {
-                                if commits {
-                                    node.commit_done(range, txn, &result, record.is_some());
+                                match kind {
+                                    WriteKind::Commit => node.commit_done(part, &result, keeps_record),
+                                    WriteKind::Prepare => node.prepare_done(part, &result),
+                                    _ => {}
                                 }
                                 drop((lone, room));
                                 node.unlatch(tenant, latches);
@@ -529,8 +587,10 @@ impl Node {
                         },
                     };
                     if let Err(error) = self.pipeline.submit(command) {
-                        if commits {
-                            self.commit_done(range, txn, &Err(CommandError::Rejected), false);
+                        match kind {
+                            WriteKind::Commit => self.commit_done(part, &Err(CommandError::Rejected), false),
+                            WriteKind::Prepare => self.prepare_done(part, &Err(CommandError::Rejected)),
+                            _ => {}
                         }
                         return Err(error);
                     }
@@ -551,8 +611,12 @@ impl Node {
                         Ok(Err(error)) => return Err(command_error(error, ordered)),
                         Err(_) => return Err(ambiguous()),
                     };
+                    let lease = sequence_of(lease);
                     response.lease = if kind == WriteKind::Flush { lease } else { 0 };
-                    if ordered {
+                    if kind == WriteKind::Prepare {
+                        response.prepared_at = Some(timestamp);
+                        response.clock = clock;
+                    } else if ordered {
                         response.commit_timestamp = Some(timestamp);
                         if !kind.is_transactional() {
                             response.read_timestamp = Some(timestamp);
@@ -568,12 +632,12 @@ impl Node {
     fn latch_spans(
         &self,
         asker: Asker,
-        txn: TxnKey,
+        part: PartKey,
         batch: &BatchRequest,
         kind: WriteKind,
     ) -> Result<(Vec<(Span, Access)>, u64), KvError> {
         let mut spans = Vec::with_capacity(batch.requests.len() + batch.header.refresh_spans.len());
-        let reads_latch = matches!(kind, WriteKind::Lone | WriteKind::Commit);
+        let reads_latch = matches!(kind, WriteKind::Lone | WriteKind::Commit | WriteKind::Prepare);
         for request in &batch.requests {
             match &request.kind {
                 Some(RequestKind::Get(get)) if reads_latch || get.lock != LockStrength::None as i32 => {
@@ -602,9 +666,12 @@ impl Node {
             }
         }
         let mut generation = 0;
-        if kind == WriteKind::Commit {
+        if kind == WriteKind::Prepare {
+            spans.push((record_latch(part), Access::Write));
+        }
+        if matches!(kind, WriteKind::Commit | WriteKind::Prepare) {
             spans.extend(batch.header.refresh_spans.iter().map(|span| (span.clone(), Access::Read)));
-            if let Some(entry) = self.shard(asker.tenant).txn(txn) {
+            if let Some(entry) = self.shard(asker.tenant).txn(part) {
                 generation = entry.intents.generation();
                 spans.extend(entry.tracked.iter().map(|span| (span.clone(), Access::Read)));
                 spans.extend(entry.intents.covering().into_iter().map(|span| (span, Access::Write)));
@@ -620,7 +687,7 @@ impl Node {
             woken = Some(receiver);
             sender
         });
-        let guard = LatchGuard { node: Arc::clone(self), tenant, id, armed: true };
+        let guard = LatchGuard::new(Arc::clone(self), tenant, id);
         if let (false, Some(woken)) = (ready, woken) {
             // The sender goes only when the latches do, and the guard holds them.
             let _ = woken.await;
@@ -628,51 +695,39 @@ impl Node {
         guard
     }
 
-    fn unlatch(&self, tenant: u64, id: LatchId) {
+    pub(crate) fn unlatch(&self, tenant: u64, id: LatchId) {
         let woken = self.shard(tenant).latches.release(id);
         for waker in woken {
             let _ = waker.send(());
         }
     }
 
-    fn commit_done(
-        &self,
-        range: RangeId,
-        txn: TxnKey,
-        result: &Result<Timestamp, CommandError>,
-        record: bool,
-    ) {
+    fn commit_done(&self, part: PartKey, result: &Result<Timestamp, CommandError>, record: bool) {
         let job = {
-            let mut shard = self.shard(txn.tenant);
+            let mut shard = self.shard(part.txn.tenant);
             match result {
                 Ok(timestamp) => {
-                    let entry = shard.end(txn);
+                    let entry = shard.end(part);
                     entry.and_then(|entry| {
                         if entry.intents.is_empty() {
                             None
                         } else if record {
-                            Some(ResolveJob::committed(range, txn, *timestamp, &entry))
+                            let known = shard.committed(part.range);
+                            let committed = known.into_iter().find(|txn| {
+                                txn.id == part.txn.id && txn.timestamp == *timestamp
+                            });
+                            let spans = entry.intents.covering();
+                            committed.map(|committed| ResolveJob::committed(part, committed, spans))
                         } else {
-                            shard.remove_intent_txn(txn);
+                            shard.remove_intent_txn(part);
                             None
                         }
                     })
                 }
-                Err(CommandError::Rejected | CommandError::NoSpace) => {
-                    // Nothing was written: the transaction is as it was before, if anybody is there to go on.
-                    let known = shard.txn(txn).map(|entry| (entry.connection, entry.range));
-                    match known {
-                        Some((connection, range)) if shard.has_connection(connection) => {
-                            shard.txn_mut(txn, connection, range).status = TxnStatus::Pending;
-                            None
-                        }
-                        Some(_) => shard.end(txn).and_then(|entry| abort_job(txn, &entry)),
-                        None => None,
-                    }
-                }
+                Err(CommandError::Rejected | CommandError::NoSpace) => self.reopen(&mut shard, part),
                 Err(_) => {
                     // The outcome is open until there is another lease; its intents must stay.
-                    shard.end(txn);
+                    shard.end(part);
                     None
                 }
             }
@@ -680,11 +735,27 @@ impl Node {
         job.into_iter().for_each(|job| self.resolve_later(job));
     }
 
-    /// Called when no intent of a transaction is left.
-    pub(crate) fn resolved(&self, txn: TxnKey) {
-        if self.shard(txn.tenant).remove_intent_txn(txn) {
+    /// Nothing was written: the part is as it was before its commit, if anybody is there to go on.
+    pub(crate) fn reopen(&self, shard: &mut Shard, part: PartKey) -> Option<ResolveJob> {
+        let (connection, doomed) = shard.txn(part).map(|entry| (entry.connection, entry.doomed))?;
+        if shard.has_connection(connection) && !doomed {
+            shard.txn_mut(part, connection).status = TxnStatus::Pending;
+            return None;
+        }
+        shard.end(part).and_then(|entry| abort_job(part, &entry))
+    }
+
+    /// Called when no intent of a part is left.
+    pub(crate) fn resolved(&self, part: PartKey) {
+        if self.shard(part.txn.tenant).remove_intent_txn(part) {
             self.unresolved.fetch_sub(1, Ordering::SeqCst);
         }
+    }
+
+    /// Counts parts that readers have to take into account, or no longer.
+    pub(crate) fn count_unresolved(&self, more: usize, fewer: usize) {
+        self.unresolved.fetch_add(more, Ordering::SeqCst);
+        self.unresolved.fetch_sub(fewer, Ordering::SeqCst);
     }
 }
 
@@ -716,17 +787,42 @@ impl Transport for Nobody {
 struct Listener(std::sync::Weak<Node>);
 
 impl Hook for Listener {
-    fn forget(&self, span: &Span) {
+    fn forget(&self, range: RangeId, span: &Span) {
         let Some(node) = self.0.upgrade() else { return };
         let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
-        let committed = node.shard(tenant).forget(tenant);
-        node.unresolved.fetch_sub(committed, Ordering::SeqCst);
+        let counted = node.shard(tenant).forget(range, span);
+        node.count_unresolved(0, counted);
     }
 
-    fn is_used(&self, span: &Span) -> bool {
+    fn adopt(&self, range: RangeId, span: &Span) -> StorageResult<()> {
+        self.0.upgrade().map_or(Ok(()), |node| node.adopt(range, span))
+    }
+
+    fn is_used(&self, range: RangeId, span: &Span) -> bool {
         let Some(node) = self.0.upgrade() else { return false };
         let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
-        node.shard(tenant).is_used(tenant)
+        node.shard(tenant).is_used(range)
+    }
+
+    fn can_split(&self, range: RangeId, span: &Span) -> bool {
+        let Some(node) = self.0.upgrade() else { return false };
+        let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
+        node.shard(tenant).is_divisible(range)
+    }
+
+    fn add_to_split(&self, span: &Span, key: &Bytes, batch: &mut WriteBatch) -> StorageResult<()> {
+        let Some(node) = self.0.upgrade() else { return Ok(()) };
+        // Both must know what was aborted; nothing else is on record while a range can be split.
+        for (_, record) in txn_record::within(&*node.engine, &span.start, &span.end)? {
+            txn_record::put(batch, key, &record);
+        }
+        Ok(())
+    }
+
+    fn split(&self, left: RangeId, right: &Span) {
+        let Some(node) = self.0.upgrade() else { return };
+        let tenant = TenantId::of_key(&right.start).map_or(0, |tenant| tenant.0);
+        node.shard(tenant).split(left, right);
     }
 
     fn removed(&self, range: RangeId) {
@@ -752,9 +848,26 @@ fn check_lease(header: &Header, lease: u64) -> Result<(), KvError> {
     }
 }
 
+/// Where a batch wants to be prepared or committed, if it says so.
+fn wanted_timestamp(batch: &BatchRequest) -> Option<Timestamp> {
+    match &batch.requests.last()?.kind {
+        Some(RequestKind::EndTxn(end)) => {
+            end.commit_at.or_else(|| end.prepare.as_ref().map(|prepare| prepare.timestamp))
+        }
+        _ => None,
+    }
+}
+
 /// What is left to do for an aborted transaction.
-fn abort_job(txn: TxnKey, entry: &TxnEntry) -> Option<ResolveJob> {
-    (!entry.intents.is_empty()).then(|| ResolveJob::aborted(entry.range, txn, entry))
+pub(crate) fn abort_job(part: PartKey, entry: &TxnEntry) -> Option<ResolveJob> {
+    let record = entry.record.is_some();
+    (record || !entry.intents.is_empty())
+        .then(|| ResolveJob::aborted(part, entry.intents.covering(), record))
+}
+
+/// What is latched while the record of a transaction is looked at and written: no key of anybody's.
+pub(crate) fn record_latch(part: PartKey) -> Span {
+    Span::point([&[0xff][..], &part.range.to_be_bytes(), &part.txn.id].concat().into())
 }
 
 fn command_error(error: CommandError, ordered: bool) -> KvError {
@@ -795,11 +908,11 @@ fn refused(caller: Caller, batch: &BatchRequest, error: &KvError) {
     tracing::warn!(?caller, request = crate::metrics::KINDS.get(kind), "request refused: {}", error.message);
 }
 
-/// The key of the transaction of a request.
-pub(crate) fn txn_key(asker: Asker, header: &Header) -> Result<TxnKey, KvError> {
+/// The part of the transaction of a request in the range it is for.
+pub(crate) fn part_key(asker: Asker, header: &Header) -> Result<PartKey, KvError> {
     let id = header.txn.as_ref().and_then(|meta| TxnId::try_from(&meta.id[..]).ok());
     match id {
-        Some(id) => Ok(TxnKey { tenant: asker.tenant, id }),
+        Some(id) => Ok(PartKey { range: asker.range, txn: TxnKey { tenant: asker.tenant, id } }),
         None => Err(KvError::new(KvErrorKind::InvalidRequest, "a transaction id has 16 bytes")),
     }
 }
@@ -808,6 +921,9 @@ enum Class {
     Read,
     Abort,
     Evaluate(WriteKind),
+    Refresh,
+    Decide,
+    Resolve,
 }
 
 fn classify(batch: &BatchRequest) -> Class {
@@ -818,9 +934,16 @@ fn classify(batch: &BatchRequest) -> Class {
             Some(RequestKind::Get(get)) => locks |= get.lock != LockStrength::None as i32,
             Some(RequestKind::Scan(scan)) => locks |= scan.lock != LockStrength::None as i32,
             Some(RequestKind::EndTxn(end)) => {
-                return if end.commit { Class::Evaluate(WriteKind::Commit) } else { Class::Abort };
+                return match (end.commit, &end.prepare) {
+                    (true, None) => Class::Evaluate(WriteKind::Commit),
+                    (true, Some(_)) => Class::Evaluate(WriteKind::Prepare),
+                    (false, _) => Class::Abort,
+                };
             }
-            Some(RequestKind::Refresh(_)) | None => {}
+            Some(RequestKind::Refresh(_)) => return Class::Refresh,
+            Some(RequestKind::DecideTxn(_)) => return Class::Decide,
+            Some(RequestKind::ResolveTxn(_)) => return Class::Resolve,
+            None => {}
             Some(RequestKind::Increment(_) | RequestKind::ClearRange(_)) => {
                 outside = true;
             }
@@ -843,102 +966,4 @@ fn is_heavy(batch: &BatchRequest) -> bool {
             .requests
             .iter()
             .any(|request| matches!(request.kind, Some(RequestKind::Scan(_) | RequestKind::DeleteRange(_))))
-}
-
-/// Latches, given back when dropped.
-pub(crate) struct LatchGuard {
-    node: Arc<Node>,
-    tenant: u64,
-    id: LatchId,
-    armed: bool,
-}
-
-impl LatchGuard {
-    /// The name under which the latches can be given back.
-    pub(crate) fn clone_id(&self) -> LatchId {
-        self.id
-    }
-
-    /// Gives back the read latches and leaves the write latches to whoever has the id.
-    pub(crate) fn disarm_after_reads(mut self) {
-        self.armed = false;
-        let woken = self.node.shard(self.tenant).latches.release_reads(self.id);
-        for waker in woken {
-            let _ = waker.send(());
-        }
-    }
-}
-
-impl Drop for LatchGuard {
-    fn drop(&mut self) {
-        if self.armed {
-            self.node.unlatch(self.tenant, self.id);
-        }
-    }
-}
-
-/// A batch that is a transaction of its own, for as long as it may hold locks.
-struct LoneTxn {
-    node: Arc<Node>,
-    txn: TxnKey,
-}
-
-impl Drop for LoneTxn {
-    fn drop(&mut self) {
-        let mut shard = self.node.shard(self.txn.tenant);
-        if shard.txn(self.txn).is_some() {
-            shard.end(self.txn);
-        }
-    }
-}
-
-/// A place in the queue of a lock, given up when dropped.
-pub struct LockWait {
-    node: Arc<Node>,
-    asker: Asker,
-    waiter: WaiterId,
-    key: bytes::Bytes,
-    woken: oneshot::Receiver<()>,
-}
-
-impl LockWait {
-    pub(crate) fn new(
-        node: Arc<Node>,
-        asker: Asker,
-        waiter: WaiterId,
-        key: bytes::Bytes,
-        woken: oneshot::Receiver<()>,
-    ) -> Self {
-        metrics().lock_waits.inc();
-        node.shard(asker.tenant).note_lock_wait(asker.connection, true);
-        LockWait { node, asker, waiter, key, woken }
-    }
-
-    async fn granted(mut self, timeout_ms: u32) -> Result<(), KvError> {
-        let woken = &mut self.woken;
-        let outcome = if timeout_ms == 0 {
-            woken.await
-        } else {
-            match tokio::time::timeout(Duration::from_millis(u64::from(timeout_ms)), woken).await {
-                Ok(outcome) => outcome,
-                Err(_) => {
-                    let message = "canceling statement due to lock timeout";
-                    return Err(
-                        KvError::new(KvErrorKind::LockNotAvailable, message).with_key(self.key.clone())
-                    );
-                }
-            }
-        };
-        outcome.map_err(|_| aborted("the transaction ended while it waited for a lock"))
-    }
-}
-
-impl Drop for LockWait {
-    fn drop(&mut self) {
-        let mut shard = self.node.shard(self.asker.tenant);
-        shard.note_lock_wait(self.asker.connection, false);
-        for wakeup in shard.locks.cancel(self.waiter) {
-            let _ = wakeup.waker.send(());
-        }
-    }
 }

@@ -28,15 +28,15 @@ mod recovery;
 mod standing;
 mod stepped;
 
-pub use driver::{NodesStatus, Status, Surveyed, Transport};
+pub use driver::{NodesStatus, SplitAt, Status, Surveyed, Transport};
 pub use stepped::{Due, Stepped};
 
-use crate::command::{Command, CommandError};
+use crate::command::{Command, CommandError, Order};
 use crate::environment::Environment;
 use bytes::Bytes;
 use driver::Driver;
 use hashbrown::HashMap;
-use kv_api::timestamp::HybridClock;
+use kv_api::timestamp::{HybridClock, MAX_CLOCK_OFFSET_NS};
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use replication::{Envelope, MemberChange, Millis, NodeId, RangeDescriptor, RangeId, Sound, Store};
@@ -45,12 +45,21 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use storage::{Engine, StorageError};
+use storage::{Engine, StorageError, StorageResult, WriteBatch};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 /// The range of the cluster's own keys.
 pub const ROOT: RangeId = 1;
 
+/// Bits of a lease's name that are its sequence number; those above count splits.
+const SEQUENCE_BITS: u32 = 48;
+/// How far the ceiling of a lease is raised above the wall clock. The next lease begins there, so the clock of a
+/// range may be that far ahead of the wall clock.
+const CEILING_AHEAD_NS: u64 = 5_000_000_000;
+/// How far it is at least above the clock of the range, where that is ahead of the wall clock already.
+const CEILING_SLACK_NS: u64 = 200_000_000;
+/// How far ahead of the wall clock a timestamp may be that comes from elsewhere.
+const MAX_AHEAD_NS: u64 = CEILING_AHEAD_NS + MAX_CLOCK_OFFSET_NS + 2 * CEILING_SLACK_NS;
 /// When the ceiling of the lease is this near it is raised.
 const CEILING_NEAR_NS: u64 = 2_000_000_000;
 /// Pause before it is looked again whether a lease that was just won can be used.
@@ -69,6 +78,12 @@ pub enum Standing {
     Follower(Option<NodeId>),
 }
 
+/// The sequence number of the lease that [`Pipeline::lease`] names: what of it stays the same when the range is
+/// split.
+pub fn sequence_of(lease: u64) -> u64 {
+    lease & ((1 << SEQUENCE_BITS) - 1)
+}
+
 struct Queued {
     command: Command,
     timestamp: Timestamp,
@@ -80,9 +95,15 @@ struct RangeState {
     span: Span,
     clock: HybridClock,
     held: Option<Held>,
+    /// How often its keys have become fewer since it woke.
+    splits: u64,
     /// Timestamps of ordered commands that are not applied yet.
     in_flight: BTreeSet<Timestamp>,
+    /// Told whenever one of them no longer is in flight.
+    landed: watch::Sender<()>,
     wants_ceiling: bool,
+    /// A timestamp that the ceiling is to be above.
+    wanted: Timestamp,
     /// Whether anything was asked of it since the driver looked.
     used: bool,
     /// Batches since they were counted last.
@@ -103,12 +124,20 @@ impl RangeState {
             damaged: None,
             clock: HybridClock::default(),
             held: None,
+            splits: 0,
             in_flight: BTreeSet::new(),
+            landed: watch::Sender::new(()),
             wants_ceiling: false,
+            wanted: Timestamp::MIN,
             used: true,
             batches: 0,
             standing: Decided::new(Standing::Follower(None)),
         }
+    }
+
+    /// The name of its lease, which is another after a split.
+    fn lease(&self, held: Held) -> u64 {
+        (self.splits << SEQUENCE_BITS) | sequence_of(held.sequence)
     }
 
     fn stand(&self, standing: Standing) {
@@ -146,6 +175,7 @@ enum Asked {
     Wake(RangeId, oneshot::Sender<Woken>),
     ChangeMembers(RangeId, MemberChange, oneshot::Sender<Result<(), KvError>>),
     TransferLease(RangeId, NodeId, oneshot::Sender<Result<(), KvError>>),
+    Split(RangeId, SplitAt, oneshot::Sender<Result<(), KvError>>),
     Statuses(Vec<RangeId>, oneshot::Sender<Vec<Status>>),
     Nodes(oneshot::Sender<NodesStatus>),
     Held(oneshot::Sender<Vec<RangeId>>),
@@ -203,13 +233,31 @@ impl Signal {
 pub trait Hook: Send + Sync {
     /// Called before the node serves under a new lease and after it lost one: what was in memory about the
     /// transactions of the range is forgotten.
-    fn forget(&self, span: &Span);
+    fn forget(&self, range: RangeId, span: &Span);
+    /// Called before the node serves under a new lease, once what earlier leaseholders have left is settled: takes
+    /// note of transactions that are prepared there.
+    ///
+    /// # Errors
+    /// If what is there cannot be read.
+    fn adopt(&self, range: RangeId, span: &Span) -> StorageResult<()>;
     /// Whether transactions are open in a range: it must not fall asleep.
-    fn is_used(&self, span: &Span) -> bool;
+    fn is_used(&self, range: RangeId, span: &Span) -> bool;
     /// There is no replica of a range here any more.
     fn removed(&self, range: RangeId);
     /// The members of a range whose lease is held here are others, or its descriptor is.
     fn described(&self, range: RangeId);
+    /// Whether a range whose lease is held here, with these keys, can be split now, where nothing is let in and
+    /// no command is under way: no transaction has intents or prepared records in it.
+    fn can_split(&self, range: RangeId, span: &Span) -> bool;
+    /// Adds to the command that splits a range with the keys `span` at `key` what the new range must have besides
+    /// its keys.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn add_to_split(&self, span: &Span, key: &Bytes, batch: &mut WriteBatch) -> StorageResult<()>;
+    /// The keys of `right` are no longer those of the range `left`, whose lease is held here: what is in memory
+    /// of transactions there is forgotten. Called before either part is served.
+    fn split(&self, left: RangeId, right: &Span);
 }
 
 /// The clock, the lease and the queue in front of the Raft log.
@@ -384,13 +432,22 @@ impl Pipeline {
         self.ask(|answer| Asked::Covering(key, answer)).await
     }
 
-    /// The sequence number of a range's lease, for as long as it is this node's.
+    /// The name of a range's lease, for as long as it is this node's: its sequence number ([`sequence_of`]), and
+    /// how often the range was split under it. Who asks for it and then looks at the keys of the range
+    /// ([`Pipeline::holds`]) has them as they are for as long as the name stays.
     ///
     /// # Errors
     /// [`KvErrorKind::NotLeaseholder`] if it is not.
     pub fn lease(&self, range: RangeId) -> Result<u64, KvError> {
         let mut state = self.shared.state.lock();
-        self.shared.held(&mut state, range).map(|(_, held)| held.sequence)
+        self.shared.held(&mut state, range).map(|(found, held)| found.lease(held))
+    }
+
+    /// Whether the keys of a range that is awake here are as `fits` wants them. After a timestamp of the range was
+    /// asked for this says whether it is one for these keys.
+    pub fn holds(&self, range: RangeId, fits: impl FnOnce(&Span) -> bool) -> bool {
+        let state = self.shared.state.lock();
+        state.ranges.get(&range).is_some_and(|found| fits(&found.span))
     }
 
     /// A closed timestamp at or above every commit in the range acknowledged so far.
@@ -450,14 +507,27 @@ impl Pipeline {
             return Err(shutting_down());
         }
         let range = command.range;
-        if self.shared.held(&mut state, range)?.1.sequence != command.lease {
+        let (found, held) = self.shared.held(&mut state, range)?;
+        if found.lease(held) != command.lease {
             return Err(not_leaseholder());
         }
         if *self.shared.disk_full.borrow() {
             return Err(no_space());
         }
-        let timestamp = if command.ordered { self.shared.now(&mut state, range)? } else { Timestamp::MIN };
-        if command.ordered
+        let timestamp = match command.order {
+            Order::None => Timestamp::MIN,
+            Order::Present => self.shared.now(&mut state, range)?,
+            Order::From(at) | Order::Exactly(at) => {
+                if self.shared.advance(&mut state, range, at)? {
+                    at
+                } else if let Order::From(_) = command.order {
+                    self.shared.now(&mut state, range)?
+                } else {
+                    return Err(KvError::snapshot_behind(self.shared.now(&mut state, range)?));
+                }
+            }
+        };
+        if command.order.is_some()
             && let Some(found) = state.ranges.get_mut(&range)
         {
             found.in_flight.insert(timestamp);
@@ -467,6 +537,62 @@ impl Pipeline {
             self.shared.ready.notify_one();
         }
         Ok(timestamp)
+    }
+
+    /// Moves the clock of a range up to a timestamp and waits until nothing at or below it is in flight: what
+    /// is read there from then on never changes.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::InvalidRequest`] for a timestamp further ahead than clocks may be apart, and as for
+    /// [`Pipeline::lease`].
+    pub async fn close_up_to(&self, range: RangeId, timestamp: Timestamp) -> Result<(), KvError> {
+        loop {
+            let closed = {
+                let mut state = self.shared.state.lock();
+                let below = self.shared.is_below_ceiling(&mut state, range, timestamp)?;
+                if below {
+                    self.shared.advance(&mut state, range, timestamp)?;
+                }
+                let Some(found) = state.ranges.get_mut(&range) else { return Err(not_leaseholder()) };
+                if below && found.in_flight.first().is_none_or(|oldest| *oldest > timestamp) {
+                    return Ok(());
+                }
+                found.landed.subscribe()
+            };
+            wait_for_change(closed).await?;
+        }
+    }
+
+    /// Waits until the ceiling of a range's lease is above a timestamp.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::close_up_to`].
+    pub async fn raise_above(&self, range: RangeId, timestamp: Timestamp) -> Result<(), KvError> {
+        loop {
+            let landed = {
+                let mut state = self.shared.state.lock();
+                if self.shared.is_below_ceiling(&mut state, range, timestamp)? {
+                    return Ok(());
+                }
+                let Some(found) = state.ranges.get_mut(&range) else { return Err(not_leaseholder()) };
+                found.landed.subscribe()
+            };
+            wait_for_change(landed).await?;
+        }
+    }
+
+    /// What the clock of a range shows.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::lease`].
+    pub fn clock(&self, range: RangeId) -> Result<Timestamp, KvError> {
+        let mut state = self.shared.state.lock();
+        self.shared.now(&mut state, range)
+    }
+
+    /// Milliseconds since the pipeline was started.
+    pub fn millis(&self) -> Millis {
+        self.shared.millis()
     }
 
     /// Takes in messages from other nodes.
@@ -493,6 +619,17 @@ impl Pipeline {
     /// If this node does not hold it, or the other cannot take it.
     pub async fn transfer_lease(&self, range: RangeId, to: NodeId) -> Result<(), KvError> {
         self.ask(|answer| Asked::TransferLease(range, to, answer)).await?
+    }
+
+    /// Splits a range, so that a key is the first of a new one, which this node serves a moment after this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::NotLeaseholder`] if this node does not hold the lease, [`KvErrorKind::RangeNotFound`] if the
+    /// key is not in the range, [`KvErrorKind::InvalidRequest`] if it is its first, [`KvErrorKind::Unavailable`] if
+    /// it cannot be split now; the range is as it was then. [`KvErrorKind::Ambiguous`] if the lease was lost.
+    pub async fn split(&self, range: RangeId, at: SplitAt) -> Result<(), KvError> {
+        self.ask(|answer| Asked::Split(range, at, answer)).await?
     }
 
     /// Descriptors of the replicas here, awake or not, that say how their ranges are kept.
@@ -672,6 +809,11 @@ impl Drop for Pipeline {
     }
 }
 
+async fn wait_for_change(mut landed: watch::Receiver<()>) -> Result<(), KvError> {
+    // The range went to sleep or away.
+    landed.changed().await.map_err(|_| not_leaseholder())
+}
+
 fn shutting_down() -> KvError {
     KvError::new(KvErrorKind::Unavailable, "the KV node is shutting down")
 }
@@ -697,6 +839,38 @@ impl Shared {
             Some(held) if self.millis() < held.until => Ok((found, held)),
             _ => Err(not_leaseholder()),
         }
+    }
+
+    /// Whether a timestamp is below the ceiling of a range's lease; if it is not, the ceiling is about to be raised.
+    fn is_below_ceiling(&self, state: &mut State, range: RangeId, to: Timestamp) -> Result<bool, KvError> {
+        if to.wall_ns > self.environment.physical_ns().saturating_add(MAX_AHEAD_NS) {
+            let message = "the timestamp is further ahead than clocks can be";
+            return Err(KvError::new(KvErrorKind::InvalidRequest, message));
+        }
+        let (found, Held { ceiling, .. }) = self.held(state, range)?;
+        if to < ceiling {
+            return Ok(true);
+        }
+        found.wanted = found.wanted.max(to);
+        if !found.wants_ceiling {
+            found.wants_ceiling = true;
+            state.ceilings.push(range);
+            self.ready.notify_one();
+        }
+        Ok(false)
+    }
+
+    /// Moves the clock of a range up to a timestamp; false if it is there already or past it.
+    fn advance(&self, state: &mut State, range: RangeId, to: Timestamp) -> Result<bool, KvError> {
+        if !self.is_below_ceiling(state, range, to)? {
+            return Err(KvError::new(KvErrorKind::Retry, "the clock of the range cannot be moved at the moment"));
+        }
+        let (found, _) = self.held(state, range)?;
+        if to <= found.clock.latest() {
+            return Ok(false);
+        }
+        found.clock.observe(to);
+        Ok(true)
     }
 
     fn now(&self, state: &mut State, range: RangeId) -> Result<Timestamp, KvError> {

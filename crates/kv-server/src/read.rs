@@ -1,20 +1,68 @@
 //! Reads that take no lock: evaluated at once, on the connection's own task.
 //!
-//! They read at a closed timestamp, so there is nothing to wait for and nothing to latch.
+//! They read at a closed timestamp, so there is nothing to latch, and as a rule nothing to wait for: only an
+//! intent of a prepared transaction that is not decided yet, and a timestamp that comes from another range and
+//! that this one has not come to yet.
 
-use crate::node::{Asker, Node};
+use crate::bounds;
+use crate::node::{Asker, BatchResult, Node};
 use crate::shard::key_after;
 use bytes::BytesMut;
-use kv_api::batch::{Get, KeyValue, RequestKind, Response, Scan};
+use kv_api::batch::{Get, KeyValue, Request, RequestKind, Response, Scan};
 use kv_api::wire::MAX_FRAME_LEN;
-use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, Span, Timestamp};
+use kv_api::{BatchRequest, BatchResponse, Header, KvError, KvErrorKind, Span, Timestamp};
 use replication::RangeId;
+use std::sync::Arc;
+use storage::StorageError;
+use storage::intent::{IntentView, TxnId};
 use storage::mvcc::{self, View};
 
 /// Room a frame needs besides values.
 const FRAME_OVERHEAD: usize = 4 << 20;
 /// What a row costs in memory besides its bytes.
 const ROW_OVERHEAD: u64 = 64;
+
+/// Why something was not read.
+#[derive(Debug)]
+pub enum Unread {
+    /// It cannot be.
+    Failed(KvError),
+    /// It must become known what becomes of this prepared transaction first.
+    Undecided(TxnId),
+    /// The clock of the range must reach the timestamp first, and nothing at or below it be in flight.
+    Unclosed(Timestamp),
+}
+
+impl From<KvError> for Unread {
+    fn from(error: KvError) -> Self {
+        Unread::Failed(error)
+    }
+}
+
+impl From<StorageError> for Unread {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Undecided(txn) => Unread::Undecided(txn),
+            error => {
+                tracing::error!("the store cannot be read: {error}");
+                Unread::Failed(error.into())
+            }
+        }
+    }
+}
+
+/// For whoever does not wait.
+impl From<Unread> for KvError {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Failed(error) => error,
+            Unread::Undecided(txn) => StorageError::Undecided(txn).into(),
+            Unread::Unclosed(_) => {
+                KvError::new(KvErrorKind::InvalidRequest, "the read timestamp lies in the future")
+            }
+        }
+    }
+}
 
 /// What a batch may still return.
 #[derive(Clone, Copy, Debug)]
@@ -68,26 +116,23 @@ impl Budget {
 }
 
 impl Node {
-    /// Answers a batch of plain reads, or a refresh. Scans return at most `max_scan_bytes`; says whether
-    /// that cut them short of what the client asked for.
+    /// Answers a batch of plain reads. Scans return at most `max_scan_bytes`; says whether that cut them
+    /// short of what the client asked for.
     ///
     /// # Errors
-    /// See [`KvErrorKind`].
+    /// See [`Unread`].
     pub fn read(
         &self,
         asker: Asker,
         batch: &BatchRequest,
         max_scan_bytes: u64,
-    ) -> Result<(BatchResponse, bool), KvError> {
+    ) -> Result<(BatchResponse, bool), Unread> {
         let header = &batch.header;
         let own = self.check_txn(asker, header)?;
         let timestamp = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
-        if let Some(RequestKind::Refresh(_)) =
-            batch.requests.first().and_then(|request| request.kind.as_ref())
-        {
-            return self.refresh(asker, batch, timestamp).map(|response| (response, false));
-        }
-        let intents = self.intent_view(asker.tenant, own);
+        self.check_holds(asker, batch)?;
+        let intents = self.intent_view(asker, own);
+        let clock = self.check_certain(asker, header, &batch.requests, timestamp, &intents)?;
         let view = View { reader: &*self.engine, timestamp, intents: &intents, overlay: None };
         let mut budget = Budget::new(header.target_bytes, max_scan_bytes);
         let mut responses = Vec::with_capacity(batch.requests.len());
@@ -95,40 +140,98 @@ impl Node {
             responses.push(match &request.kind {
                 Some(RequestKind::Get(get)) => get_value(view, get, &mut budget)?,
                 Some(RequestKind::Scan(scan)) => scan_page(view, scan, &mut budget)?,
-                _ => return Err(KvError::new(KvErrorKind::Internal, "not a read")),
+                _ => return Err(KvError::new(KvErrorKind::Internal, "not a read").into()),
             });
         }
         let cut = budget.is_spent() && (header.target_bytes == 0 || header.target_bytes > max_scan_bytes);
-        Ok((BatchResponse { responses, read_timestamp: Some(timestamp), ..BatchResponse::default() }, cut))
+        let read_timestamp = Some(timestamp);
+        Ok((BatchResponse { responses, read_timestamp, clock, ..BatchResponse::default() }, cut))
     }
 
-    fn refresh(&self, asker: Asker, batch: &BatchRequest, from: Timestamp) -> Result<BatchResponse, KvError> {
-        if batch.header.fixed_read_timestamp {
-            return Err(KvError::new(KvErrorKind::Retry, "the snapshot of the transaction cannot move"));
+    /// Fails if the keys of a batch are no longer those of its range. Where they still are after a timestamp was
+    /// chosen, that is one for them: what was split off goes on above it.
+    pub(crate) fn check_holds(&self, asker: Asker, batch: &BatchRequest) -> Result<(), KvError> {
+        if self.pipeline.holds(asker.range, |span| bounds::within(batch, asker.tenant, span)) {
+            return Ok(());
         }
-        let to = self.pipeline.read_timestamp(asker.range)?;
-        let tracked = self.tracked_spans(asker, &batch.header);
-        self.check_unchanged(asker.tenant, batch.header.refresh_spans.iter().chain(&tracked), from, to)?;
-        Ok(BatchResponse {
-            responses: vec![Response::default()],
-            read_timestamp: Some(to),
-            ..BatchResponse::default()
-        })
+        Err(KvError::range_not_found(asker.range))
     }
 
-    /// Checks that nothing in `spans` was committed in `(from, to]`. The caller's own intents do not
-    /// count, for they are not committed.
+    /// The same, and waits for what must be waited for.
     ///
     /// # Errors
-    /// [`KvErrorKind::Retry`] with the span that changed.
+    /// See [`KvErrorKind`].
+    pub async fn read_waiting(self: &Arc<Self>, asker: Asker, batch: &BatchRequest) -> BatchResult {
+        loop {
+            match self.read(asker, batch, self.limits.max_scan_bytes) {
+                Ok((response, _)) => return Ok(response),
+                Err(unread) => self.wait_to_read(asker, &batch.header, unread).await?,
+            }
+        }
+    }
+
+    /// Waits until it is worth while to try to read again.
+    ///
+    /// # Errors
+    /// If it never will be.
+    pub(crate) async fn wait_to_read(
+        self: &Arc<Self>,
+        asker: Asker,
+        header: &Header,
+        unread: Unread,
+    ) -> Result<(), KvError> {
+        match unread {
+            Unread::Failed(error) => Err(error),
+            Unread::Undecided(txn) => self.await_decision(asker, txn, header).await,
+            Unread::Unclosed(timestamp) => self.pipeline.close_up_to(asker.range, timestamp).await,
+        }
+    }
+
+    /// Checks that nothing which the batch reads was committed above its timestamp before its transaction may
+    /// have begun (`cockroachdb-2020`, section 4.2). Returns what the clock of the range showed before that, if
+    /// it was looked at.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::SnapshotBehind`] if something was, and see [`Unread`].
+    pub(crate) fn check_certain(
+        &self,
+        asker: Asker,
+        header: &Header,
+        requests: &[Request],
+        timestamp: Timestamp,
+        intents: &IntentView,
+    ) -> Result<Option<Timestamp>, Unread> {
+        let Some(limit) = header.uncertainty_limit else { return Ok(None) };
+        let clock = self.pipeline.clock(asker.range)?;
+        let limit = limit.min(clock);
+        // What is in flight at or below it is not acknowledged yet.
+        for request in requests {
+            let span = match &request.kind {
+                Some(RequestKind::Get(get)) => Span::point(get.key.clone()),
+                Some(RequestKind::Scan(scan)) => Span::new(scan.start.clone(), scan.end.clone()),
+                _ => continue,
+            };
+            if mvcc::changed(&*self.engine, &span, timestamp, limit, intents)?.is_some() {
+                return Err(KvError::snapshot_behind(clock).into());
+            }
+        }
+        Ok(Some(clock))
+    }
+
+    /// Checks that nothing in `spans` was committed in `(from, to]`, by others than `own`.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::Retry`] with the span that changed, and see [`Unread`].
     pub fn check_unchanged<'a>(
         &self,
-        tenant: u64,
+        asker: Asker,
+        own: Option<TxnId>,
         spans: impl Iterator<Item = &'a Span>,
         from: Timestamp,
         to: Timestamp,
-    ) -> Result<(), KvError> {
-        let intents = self.intent_view(tenant, None);
+    ) -> Result<(), Unread> {
+        let mut intents = self.intent_view(asker, None);
+        intents.prepared.retain(|(id, _)| Some(*id) != own);
         for span in spans {
             if let Some(key) = mvcc::changed(&*self.engine, span, from, to, &intents)? {
                 let mut error = KvError::new(
@@ -137,27 +240,26 @@ impl Node {
                 );
                 error.key = Some(key);
                 error.span = Some(span.clone());
-                return Err(error);
+                return Err(error.into());
             }
         }
         Ok(())
     }
 
-    /// The timestamp to read at: the one given, if it was handed out before, or the present.
+    /// The timestamp to read at: the one given, or the present.
     ///
     /// # Errors
-    /// [`KvErrorKind::InvalidRequest`] for a timestamp from the future, [`KvErrorKind::Retry`] for one
-    /// from too far back.
-    pub fn snapshot_timestamp(&self, range: RangeId, given: Option<Timestamp>) -> Result<Timestamp, KvError> {
+    /// [`KvErrorKind::Retry`] for one from too far back, [`Unread::Unclosed`] for one that the range has not
+    /// come to yet.
+    pub fn snapshot_timestamp(&self, range: RangeId, given: Option<Timestamp>) -> Result<Timestamp, Unread> {
         match given {
-            None => self.pipeline.read_timestamp(range),
+            None => Ok(self.pipeline.read_timestamp(range)?),
             Some(given) if given < self.history.oldest(range) => {
-                Err(KvError::new(KvErrorKind::Retry, "snapshot too old: what it sees is no longer kept"))
+                let message = "snapshot too old: what it sees is no longer kept";
+                Err(KvError::new(KvErrorKind::Retry, message).into())
             }
             Some(given) if given <= self.pipeline.closed(range)? => Ok(given),
-            Some(_) => {
-                Err(KvError::new(KvErrorKind::InvalidRequest, "the read timestamp lies in the future"))
-            }
+            Some(given) => Err(Unread::Unclosed(given)),
         }
     }
 }
@@ -166,7 +268,7 @@ impl Node {
 ///
 /// # Errors
 /// Storage errors, and see [`Budget`].
-pub fn get_value(view: View<'_>, get: &Get, budget: &mut Budget) -> Result<Response, KvError> {
+pub fn get_value(view: View<'_>, get: &Get, budget: &mut Budget) -> Result<Response, Unread> {
     let value = view.get(&get.key)?.and_then(|version| version.value);
     budget.take_value(value.as_ref().map_or(0, |value| value.len()))?;
     Ok(Response { value, ..Response::default() })
@@ -176,7 +278,7 @@ pub fn get_value(view: View<'_>, get: &Get, budget: &mut Budget) -> Result<Respo
 ///
 /// # Errors
 /// Storage errors, and see [`Budget`].
-pub fn scan_page(view: View<'_>, scan: &Scan, budget: &mut Budget) -> Result<Response, KvError> {
+pub fn scan_page(view: View<'_>, scan: &Scan, budget: &mut Budget) -> Result<Response, Unread> {
     if budget.is_spent() {
         let resume = Some(Span::new(scan.start.clone(), scan.end.clone()));
         return Ok(Response { resume, ..Response::default() });

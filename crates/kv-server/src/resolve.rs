@@ -5,21 +5,19 @@
 //! one are removed; a few hundred at a time, each time under write latches, so that no writer evaluates
 //! against half of it. The transaction record goes last.
 
-use crate::command::{Command, Effects};
 use crate::evaluate::settle_committed;
 use crate::latch::Access;
-use crate::lock_table::TxnKey;
 use crate::node::Node;
 use crate::pipeline::Standing;
-use crate::shard::{TxnEntry, key_after};
+use crate::shard::{Decided, PartKey, key_after};
 use bytes::Bytes;
-use kv_api::{Span, TenantId, Timestamp};
-use replication::RangeId;
+use kv_api::{KvError, Span};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use storage::intent::{CommittedTxn, Intent};
-use storage::{Bounds, Engine, Reader, Space, StorageError, StorageResult, WriteBatch, txn_record};
-use tokio::sync::{mpsc, oneshot};
+use storage::intent::{CommittedTxn, Intent, TxnId};
+use storage::txn_record::{self, RecordStatus, TxnRecord};
+use storage::{Bounds, Engine, Reader, Space, StorageError, StorageResult, WriteBatch};
+use tokio::sync::mpsc;
 
 /// Most intents settled at a time.
 const BATCH_LEN: usize = 512;
@@ -29,25 +27,40 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Pause before it is tried again, where the lease could not be used for the moment.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// A transaction whose intents are to be settled.
+/// A part of a transaction whose intents are to be settled.
 #[derive(Debug)]
 pub struct ResolveJob {
-    range: RangeId,
-    txn: TxnKey,
+    /// Which.
+    pub part: PartKey,
     /// Absent for an aborted transaction.
-    committed: Option<Timestamp>,
-    spans: Vec<Span>,
+    pub committed: Option<CommittedTxn>,
+    /// Where its intents lie.
+    pub spans: Vec<Span>,
+    /// Whether its record goes last.
+    removes_record: bool,
 }
 
 impl ResolveJob {
-    /// The intents of a transaction that committed.
-    pub fn committed(range: RangeId, txn: TxnKey, timestamp: Timestamp, entry: &TxnEntry) -> Self {
-        ResolveJob { range, txn, committed: Some(timestamp), spans: entry.intents.covering() }
+    /// The intents of a transaction that committed within its range.
+    pub fn committed(part: PartKey, committed: CommittedTxn, spans: Vec<Span>) -> Self {
+        ResolveJob { part, committed: Some(committed), spans, removes_record: true }
     }
 
-    /// The intents of a transaction that aborted.
-    pub fn aborted(range: RangeId, txn: TxnKey, entry: &TxnEntry) -> Self {
-        ResolveJob { range, txn, committed: None, spans: entry.intents.covering() }
+    /// The intents of a prepared part that committed, as is on record at the anchor.
+    pub fn decided(part: PartKey, decided: &Decided) -> Self {
+        let ignored = decided.record.ignored.clone();
+        let committed = CommittedTxn { id: part.txn.id, timestamp: decided.committed, ignored };
+        Self::committed(part, committed, decided.record.spans.clone())
+    }
+
+    /// The intents of a part that was aborted, and its record if it has one.
+    pub fn aborted(part: PartKey, spans: Vec<Span>, record: bool) -> Self {
+        ResolveJob { part, committed: None, spans, removes_record: record }
+    }
+
+    /// The same, but the record stays: it says what must not be forgotten.
+    pub fn keeping_record(self) -> Self {
+        ResolveJob { removes_record: false, ..self }
     }
 }
 
@@ -56,11 +69,11 @@ pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>
     while let Some(job) = jobs.recv().await {
         let Some(node) = node.upgrade() else { return };
         let Err(error) = settle(&node, &job).await else {
-            node.resolved(job.txn);
+            node.resolved(job.part);
             continue;
         };
         // Until it is settled it stays visible, or invisible, through the transaction's entry.
-        if matches!(node.standing(job.range), Standing::Leaseholder(_)) {
+        if matches!(node.standing(job.part.range), Standing::Leaseholder(_)) {
             tracing::debug!("intents are settled later: {error}");
             let node = Arc::downgrade(&node);
             tokio::spawn(async move {
@@ -75,63 +88,33 @@ pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>
     }
 }
 
-async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), String> {
-    let lease = node.pipeline.lease(job.range).map_err(|error| error.to_string())?;
-    let committed = job.committed.and_then(|timestamp| {
-        let shard = node.shard(job.txn.tenant);
-        shard
-            .committed(job.txn.tenant)
-            .into_iter()
-            .find(|txn| txn.id == job.txn.id && txn.timestamp == timestamp)
-    });
-    if job.committed.is_some() && committed.is_none() {
+async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), KvError> {
+    let PartKey { range, txn } = job.part;
+    let lease = node.pipeline.lease(range)?;
+    let is_known = |committed: &CommittedTxn| node.shard(txn.tenant).committed(range).contains(committed);
+    if job.committed.as_ref().is_some_and(|committed| !is_known(committed)) {
         // It was of an earlier lease, and whoever got the next has settled it before anything else.
         return Ok(());
     }
     for span in &job.spans {
         let end = if span.is_point() { key_after(&span.start) } else { span.end.clone() };
         let mut start = span.start.clone();
-        while let Some(page) =
-            next_page(&*node.engine, &start, &end, job).map_err(|error| error.to_string())?
-        {
+        while let Some(page) = next_page(&*node.engine, &start, &end, txn.id)? {
             let latched = Span::new(page.first.clone(), key_after(&page.last));
-            let latches = node.latch(job.txn.tenant, vec![(latched, Access::Write)]).await;
-            let raw = settle_page(&*node.engine, &page.first, &page.last, job.txn.id, committed.as_ref())
-                .map_err(|error| error.to_string())?;
-            submit(node, job.range, lease, raw).await?;
+            let latches = node.latch(txn.tenant, vec![(latched, Access::Write)]).await;
+            let raw = settle_page(&*node.engine, &page.first, &page.last, txn.id, job.committed.as_ref())?;
+            node.submit_raw(range, lease, raw).await?;
             drop(latches);
             start = key_after(&page.last);
         }
     }
-    if job.committed.is_some() {
+    if job.removes_record {
+        let span = node.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
         let mut raw = WriteBatch::new();
-        txn_record::delete(&mut raw, TenantId(job.txn.tenant), &job.txn.id);
-        submit(node, job.range, lease, raw).await?;
+        txn_record::delete(&mut raw, &span.start, &txn.id);
+        node.submit_raw(range, lease, raw).await?;
     }
     Ok(())
-}
-
-async fn submit(node: &Arc<Node>, range: RangeId, lease: u64, raw: WriteBatch) -> Result<(), String> {
-    let _room = node.pipeline.reserve(raw.byte_len()).await.map_err(|error| error.to_string())?;
-    let (sender, receiver) = oneshot::channel();
-    let command = Command {
-        range,
-        effects: Effects { raw, ..Effects::default() },
-        change: None,
-        lease,
-        ordered: false,
-        before_visible: None,
-        late: None,
-        done: Box::new(move |result| {
-            let _ = sender.send(result);
-        }),
-    };
-    node.pipeline.submit(command).map_err(|error| error.to_string())?;
-    match receiver.await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(format!("{error:?}")),
-        Err(_) => Err("the pipeline ended".to_owned()),
-    }
 }
 
 struct Page {
@@ -140,13 +123,13 @@ struct Page {
 }
 
 /// The next keys with intents of the transaction, as many as are settled at a time.
-fn next_page(engine: &dyn Engine, start: &[u8], end: &[u8], job: &ResolveJob) -> StorageResult<Option<Page>> {
+fn next_page(engine: &dyn Engine, start: &[u8], end: &[u8], id: TxnId) -> StorageResult<Option<Page>> {
     let mut cursor = engine.cursor(Space::Locks, Bounds::new(start, end));
     cursor.seek_to_first();
     let mut page: Option<Page> = None;
     let (mut count, mut bytes) = (0, 0);
     while let Some((key, value)) = cursor.item() {
-        if Intent::decode_txn(value)? == job.txn.id {
+        if Intent::decode_txn(value)? == id {
             let key = Bytes::copy_from_slice(key);
             bytes += key.len() + value.len();
             count += 1;
@@ -169,7 +152,7 @@ fn settle_page(
     engine: &dyn Engine,
     first: &[u8],
     last: &[u8],
-    id: storage::intent::TxnId,
+    id: TxnId,
     committed: Option<&CommittedTxn>,
 ) -> StorageResult<WriteBatch> {
     let mut raw = WriteBatch::new();
@@ -207,8 +190,9 @@ fn settle_one(
 }
 
 /// The engine writes that settle the next intents of transactions that died with their leaseholder: those
-/// with a record become versions, the others are removed. When no intent is left, those that remove the
-/// records. `None` when nothing is left. Nothing else may be under way in the span.
+/// of committed transactions become versions, those of prepared ones stay, and the others are removed. When no
+/// such intent is left, those that remove the records of transactions within the range. `None` when nothing is
+/// left. Nothing else may be under way in the span.
 ///
 /// # Errors
 /// I/O errors and damage.
@@ -222,12 +206,12 @@ pub fn settle_left(reader: &(impl Reader + ?Sized), span: &Span) -> StorageResul
 /// I/O errors and damage.
 pub fn settle_all(reader: &(impl Reader + ?Sized)) -> StorageResult<Option<WriteBatch>> {
     let all = Span::new(Bytes::new(), Bytes::from_static(&[0xff]));
-    settle_records(reader, &txn_record::all(reader)?, &all)
+    settle_records(reader, &txn_record::all_old(reader)?, &all)
 }
 
 fn settle_records(
     reader: &(impl Reader + ?Sized),
-    records: &[(Bytes, CommittedTxn)],
+    records: &[(Bytes, TxnRecord)],
     span: &Span,
 ) -> StorageResult<Option<WriteBatch>> {
     let mut raw = WriteBatch::new();
@@ -236,13 +220,18 @@ fn settle_records(
     cursor.seek_to_first();
     while let Some((key, value)) = cursor.item() {
         let id = Intent::decode_txn(value)?;
-        let committed = records.iter().map(|(_, record)| record).find(|record| record.id == id);
+        let record = records.iter().map(|(_, record)| record).find(|record| record.id == id);
+        if record.is_some_and(|record| record.status == RecordStatus::Prepared) {
+            cursor.next();
+            continue;
+        }
+        let committed = record.and_then(TxnRecord::as_committed);
         if committed.is_some() {
             versions += 1
         } else {
             removed += 1
         }
-        settle_one(reader, &Bytes::copy_from_slice(key), value, committed, &mut raw)?;
+        settle_one(reader, &Bytes::copy_from_slice(key), value, committed.as_ref(), &mut raw)?;
         if raw.byte_len() > BATCH_BYTES {
             break;
         }
@@ -253,8 +242,10 @@ fn settle_records(
         tracing::info!(versions, removed, "settling intents of earlier leaseholders");
         return Ok(Some(raw));
     }
-    for (key, _) in records {
+    // The record of a transaction over several ranges says more than what becomes of its intents here.
+    let finished = |record: &TxnRecord| record.status == RecordStatus::Committed && record.anchor.is_empty();
+    for (key, _) in records.iter().filter(|(_, record)| finished(record)) {
         raw.delete(Space::Meta, key);
     }
-    Ok((!records.is_empty()).then_some(raw))
+    Ok((!raw.is_empty()).then_some(raw))
 }

@@ -252,6 +252,11 @@ impl Running {
         self.node.cluster_id()
     }
 
+    /// The node without its sockets.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     /// How the engine is doing.
     pub fn stats(&self) -> storage::Stats {
         self.engine.stats()

@@ -1,17 +1,30 @@
 //! Shards: what the node keeps in memory about transactions, latches and locks.
 //!
 //! Each tenant belongs to one shard, and so does everything its transactions contend for; shards only
-//! divide the contention for their mutex. A tenant without transactions takes no memory. A tenant has one
-//! range; where it will have several, each has what a shard has.
+//! divide the contention for their mutex. A tenant without transactions takes no memory.
+//!
+//! A transaction has a *part* in every range where it holds locks or intents. Its parts of one node share
+//! its locks, so that cycles of waiting transactions within the node are seen as they close; all else is the
+//! part's own, for a range's lease comes and goes by itself.
+//!
+//! ```text
+//!   Pending ── commit ──► Committing ──► gone: its intents are versions, or settled in the background
+//!      │                      └────────► Pending again, if the command was refused
+//!      ├── prepare ─► Preparing ──► Prepared ── decided ──► gone, its intents are settled when the decision
+//!      │                                                     is on record
+//!      └── abort, end of the connection ──► gone, its intents are removed
+//! ```
 
+use crate::intent_set::IntentSet;
+pub use crate::intent_set::key_after;
 use crate::latch::Latches;
-use crate::lock_table::{LockTable, TxnKey};
-use bytes::Bytes;
+use crate::lock_table::{LockTable, TxnKey, Wakeup};
 use hashbrown::{HashMap, HashSet};
-use kv_api::{KvError, KvErrorKind, Span, Timestamp};
-use replication::RangeId;
+use kv_api::{KvError, KvErrorKind, Span, TenantId, Timestamp};
+use replication::{Millis, RangeId};
 use std::collections::VecDeque;
 use storage::intent::{CommittedTxn, IntentView, TxnId};
+use storage::txn_record::TxnRecord;
 use tokio::sync::oneshot;
 
 /// Names a connection within the node.
@@ -19,95 +32,8 @@ pub type ConnectionId = u64;
 
 /// How many ended transactions a shard remembers, to refuse requests that come late.
 const REMEMBERED: usize = 4096;
-/// Most keys of flushed intents a transaction remembers one by one.
-const EXACT_INTENT_KEYS: usize = 512;
-/// Most spans it remembers beyond that.
-const INTENT_SPANS: usize = 128;
 /// Most spans a transaction remembers having read for range deletions.
 const TRACKED_SPANS: usize = 1024;
-/// Keys that agree in this many bytes, the tenant, table and index, share such a span.
-const SPAN_PREFIX: usize = 13;
-
-/// The keys a transaction flushed intents to.
-#[derive(Clone, Debug, Default)]
-pub struct IntentSet {
-    /// Every key, as long as there are few.
-    exact: HashSet<Bytes>,
-    /// First and last keys by common prefix, once there are many.
-    spans: Vec<(Bytes, Bytes)>,
-    /// Grows with every change.
-    generation: u64,
-}
-
-impl IntentSet {
-    /// Whether nothing was flushed.
-    pub fn is_empty(&self) -> bool {
-        self.generation == 0
-    }
-
-    /// Tells two states of the set apart.
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Notes a key.
-    pub fn insert(&mut self, key: &Bytes) {
-        self.generation += 1;
-        if self.spans.is_empty() {
-            if !self.exact.contains(key) {
-                self.exact.insert(Bytes::copy_from_slice(key));
-            }
-            if self.exact.len() > EXACT_INTENT_KEYS {
-                for key in std::mem::take(&mut self.exact) {
-                    self.widen(&key);
-                }
-            }
-        } else {
-            self.widen(key);
-        }
-    }
-
-    fn widen(&mut self, key: &[u8]) {
-        let prefix = &key[..key.len().min(SPAN_PREFIX)];
-        let full = self.spans.len() >= INTENT_SPANS;
-        let place = self.spans.iter().position(|(first, _)| first.starts_with(prefix)).or(full.then_some(0));
-        match place.and_then(|place| self.spans.get_mut(place)) {
-            Some((first, last)) => {
-                if key < &first[..] {
-                    *first = Bytes::copy_from_slice(key);
-                } else if key > &last[..] {
-                    *last = Bytes::copy_from_slice(key);
-                }
-            }
-            None => self.spans.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(key))),
-        }
-    }
-
-    /// Every key, if they are few enough to be known.
-    pub fn exact(&self) -> Option<Vec<Bytes>> {
-        self.spans.is_empty().then(|| {
-            let mut keys: Vec<_> = self.exact.iter().cloned().collect();
-            keys.sort_unstable();
-            keys
-        })
-    }
-
-    /// Spans that hold every key.
-    pub fn covering(&self) -> Vec<Span> {
-        // In an order that a simulation can repeat.
-        let points = self.exact().unwrap_or_default().into_iter().map(Span::point);
-        let ranges = self.spans.iter().map(|(first, last)| Span::new(first.clone(), key_after(last)));
-        points.chain(ranges).collect()
-    }
-}
-
-/// The smallest key greater than `key`.
-pub fn key_after(key: &[u8]) -> Bytes {
-    let mut after = Vec::with_capacity(key.len() + 1);
-    after.extend_from_slice(key);
-    after.push(0);
-    Bytes::from(after)
-}
 
 /// Where a transaction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,22 +42,41 @@ pub enum TxnStatus {
     Pending,
     /// Its commit is with the pipeline; nothing can stop it.
     Committing,
+    /// What prepares it is with the pipeline.
+    Preparing,
+    /// It can commit at this timestamp or above it; what becomes of it is decided elsewhere.
+    Prepared(Timestamp),
 }
 
-/// What the node keeps about an open transaction that holds locks or intents.
+/// Names a part of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartKey {
+    /// The range.
+    pub range: RangeId,
+    /// The transaction.
+    pub txn: TxnKey,
+}
+
+/// What the node keeps about a part of an open transaction, with locks or intents in a range.
 #[derive(Debug)]
 pub struct TxnEntry {
-    /// The connection it came on and dies with.
+    /// The connection it came on and dies with; 0 for one prepared under an earlier lease.
     pub connection: ConnectionId,
-    /// The range in which it has locks and intents.
-    pub range: RangeId,
     /// Where it stands.
     pub status: TxnStatus,
     /// Where it read when it came to be known; the history it may still read or be checked against is
     /// kept.
     pub snapshot: Option<Timestamp>,
-    /// Its flushed intents.
+    /// Its flushed or prepared intents.
     pub intents: IntentSet,
+    /// What its record says, once it is prepared.
+    pub record: Option<TxnRecord>,
+    /// Whether the range was split and locks of it went with the keys.
+    pub lost_locks: bool,
+    /// Since when it is prepared.
+    pub since: Millis,
+    /// Whether it is to be aborted as soon as the command under way is through.
+    pub doomed: bool,
     /// Spans that flushed range deletions read.
     pub tracked: Vec<Span>,
 }
@@ -149,14 +94,50 @@ impl TxnEntry {
     }
 }
 
-/// What there is to know about the intents of one tenant.
+/// A prepared part of which it is known what was decided, and which is not settled yet.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// What its record says.
+    pub record: TxnRecord,
+    /// Where it committed.
+    pub committed: Timestamp,
+    /// Since when that is known.
+    pub since: Millis,
+}
+
+/// What there is to know about the intents of one range.
 #[derive(Debug, Default)]
-pub struct TenantIntents {
+pub struct RangeIntents {
     /// Transactions of which intents may be in the lock space. By name, so that what is heard late of a
     /// transaction of an earlier lease counts for nothing.
     pub live: HashSet<TxnId>,
     /// Those that are committed.
     pub committed: Vec<CommittedTxn>,
+    /// Those that are prepared.
+    pub prepared: Vec<(TxnId, Timestamp)>,
+    /// Those of the committed ones that were prepared here.
+    pub decided: HashMap<TxnId, Decided>,
+}
+
+impl RangeIntents {
+    fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.committed.is_empty() && self.prepared.is_empty() && self.decided.is_empty()
+    }
+}
+
+/// A request that waits until it is known what becomes of a prepared transaction.
+#[derive(Debug)]
+struct Awaiting {
+    /// On whose behalf, if it is part of a transaction.
+    txn: Option<TxnId>,
+    waker: oneshot::Sender<()>,
+}
+
+impl Awaiting {
+    fn wake(self) {
+        // Who waited may be gone.
+        let _ = self.waker.send(());
+    }
 }
 
 /// What an intent found in the lock space belongs to.
@@ -189,10 +170,15 @@ pub struct Shard {
     /// Who holds and awaits locks.
     pub locks: LockTable<oneshot::Sender<()>>,
     connections: HashMap<ConnectionId, Usage>,
-    txns: HashMap<TxnKey, TxnEntry>,
-    intents: HashMap<u64, TenantIntents>,
-    ended: HashSet<TxnKey>,
-    ended_order: VecDeque<TxnKey>,
+    txns: HashMap<PartKey, TxnEntry>,
+    intents: HashMap<RangeId, RangeIntents>,
+    awaiting: HashMap<PartKey, Vec<Awaiting>>,
+    /// Transactions whose waits were ended because they were part of a cycle, until they notice.
+    victims: HashSet<TxnKey>,
+    /// Records of aborted transactions, and when they were written.
+    buried: Vec<(PartKey, Timestamp)>,
+    ended: HashSet<PartKey>,
+    ended_order: VecDeque<PartKey>,
 }
 
 /// The error for a transaction that is not, or no longer, known.
@@ -201,20 +187,29 @@ pub fn aborted(message: &str) -> KvError {
 }
 
 impl Shard {
-    /// Forgets the transactions of a tenant: they were of another lease. Returns how many were committed
-    /// with intents left. Who waits for their locks is told that they ended; latches stay with those who
-    /// are evaluating, whose commands will be refused.
-    pub fn forget(&mut self, tenant: u64) -> usize {
-        let of_tenant = |txn: &&TxnKey| txn.tenant == tenant;
-        let mut open: Vec<TxnKey> = self.txns.keys().filter(of_tenant).copied().collect();
-        // In an order that a simulation can repeat.
-        open.sort_unstable();
-        for txn in open {
-            self.end(txn);
+    /// Forgets the parts of transactions in a range with these keys: they were of another lease. Returns how
+    /// many of them readers had to take into account. Who waits for their locks is told that they ended; latches
+    /// stay with those who are evaluating, whose commands will be refused.
+    pub fn forget(&mut self, range: RangeId, span: &Span) -> usize {
+        for part in self.parts_of(range) {
+            self.forget_part(part);
+            let woken = self.locks.release_within(part.txn, span);
+            wake(woken);
         }
-        self.ended.retain(|txn| txn.tenant != tenant);
-        self.ended_order.retain(|txn| txn.tenant != tenant);
-        self.intents.remove(&tenant).map_or(0, |intents| intents.committed.len())
+        self.buried.retain(|(part, _)| part.range != range);
+        self.ended.retain(|part| part.range != range);
+        self.ended_order.retain(|part| part.range != range);
+        let waiting = self.awaiting.extract_if(|part, _| part.range == range);
+        waiting.flat_map(|(_, waiting)| waiting).for_each(Awaiting::wake);
+        let intents = self.intents.remove(&range).unwrap_or_default();
+        intents.committed.len() + intents.prepared.len()
+    }
+
+    fn parts_of(&self, range: RangeId) -> Vec<PartKey> {
+        let mut parts: Vec<_> = self.txns.keys().filter(|part| part.range == range).copied().collect();
+        // In an order that a simulation can repeat.
+        parts.sort_unstable();
+        parts
     }
 
     /// Notes that a connection is open.
@@ -229,11 +224,11 @@ impl Shard {
 
     /// Notes that a connection is gone. From now on no transaction starts on it, also not by a request
     /// that is still being evaluated; those it left open are returned.
-    pub fn close_connection(&mut self, connection: ConnectionId) -> Vec<TxnKey> {
+    pub fn close_connection(&mut self, connection: ConnectionId) -> Vec<PartKey> {
         self.connections.remove(&connection);
         let open = |entry: &TxnEntry| entry.connection == connection && entry.status == TxnStatus::Pending;
-        let mut open: Vec<TxnKey> =
-            self.txns.iter().filter(|(_, entry)| open(entry)).map(|(txn, _)| *txn).collect();
+        let mut open: Vec<PartKey> =
+            self.txns.iter().filter(|(_, entry)| open(entry)).map(|(part, _)| *part).collect();
         open.sort_unstable();
         open
     }
@@ -256,16 +251,18 @@ impl Shard {
     /// # Errors
     /// [`KvErrorKind::Aborted`] if it ended, is committing, belongs to another connection, says it
     /// has intents that this incarnation of the node does not know, or if the connection is gone.
-    pub fn check(&self, txn: TxnKey, connection: ConnectionId, has_intents: bool) -> Result<(), KvError> {
-        match self.txns.get(&txn) {
+    pub fn check(&self, part: PartKey, connection: ConnectionId, has_intents: bool) -> Result<(), KvError> {
+        match self.txns.get(&part) {
             _ if !self.connections.contains_key(&connection) => Err(aborted("the connection is gone")),
+            // Whatever connection it was prepared on.
+            Some(TxnEntry { status: TxnStatus::Prepared(_), .. }) => Err(aborted("the transaction is prepared")),
             Some(entry) if entry.connection != connection => {
                 Err(aborted("the transaction belongs to another connection"))
             }
-            Some(entry) if entry.status == TxnStatus::Committing => Err(aborted("the transaction is ending")),
+            Some(entry) if entry.status != TxnStatus::Pending => Err(aborted("the transaction is ending")),
             Some(entry) if has_intents && entry.intents.is_empty() => Err(lost_intents()),
             Some(_) => Ok(()),
-            None if self.ended.contains(&txn) => Err(aborted("the transaction has ended")),
+            None if self.ended.contains(&part) => Err(aborted("the transaction has ended")),
             None if has_intents => Err(lost_intents()),
             None => Ok(()),
         }
@@ -275,105 +272,267 @@ impl Shard {
     ///
     /// # Errors
     /// [`KvErrorKind::Overloaded`] if it has not.
-    pub fn check_room(&self, txn: TxnKey, connection: ConnectionId, max_txns: usize) -> Result<(), KvError> {
+    pub fn check_room(&self, part: PartKey, connection: ConnectionId, max_txns: usize) -> Result<(), KvError> {
         let open = self.connections.get(&connection).map_or(0, |usage| usage.txns);
-        if open < max_txns || self.txns.contains_key(&txn) {
+        if open < max_txns || self.txns.contains_key(&part) {
             return Ok(());
         }
         Err(KvError::new(KvErrorKind::Overloaded, "too many open transactions on one connection"))
     }
 
-    /// The entry of an open transaction.
-    pub fn txn(&self, txn: TxnKey) -> Option<&TxnEntry> {
-        self.txns.get(&txn)
+    /// The entry of a part.
+    pub fn txn(&self, part: PartKey) -> Option<&TxnEntry> {
+        self.txns.get(&part)
     }
 
-    /// The entry of a transaction, made if there is none. Call [`Shard::check`] before.
-    pub fn txn_mut(&mut self, txn: TxnKey, connection: ConnectionId, range: RangeId) -> &mut TxnEntry {
+    /// The entry of a part, made if there is none. Call [`Shard::check`] before.
+    pub fn txn_mut(&mut self, part: PartKey, connection: ConnectionId) -> &mut TxnEntry {
         let connections = &mut self.connections;
-        self.txns.entry(txn).or_insert_with(|| {
+        self.txns.entry(part).or_insert_with(|| {
             crate::metrics::metrics().transactions.inc();
             if let Some(usage) = connections.get_mut(&connection) {
                 usage.txns += 1;
             }
             TxnEntry {
                 connection,
-                range,
                 status: TxnStatus::Pending,
                 snapshot: None,
                 intents: IntentSet::default(),
                 tracked: Vec::new(),
+                record: None,
+                lost_locks: false,
+                since: 0,
+                doomed: false,
             }
         })
     }
 
     /// Counts a transaction that is about to have its first intent.
-    pub fn add_intent_txn(&mut self, txn: TxnKey) {
-        self.intents.entry(txn.tenant).or_default().live.insert(txn.id);
+    pub fn add_intent_txn(&mut self, part: PartKey) {
+        self.intents.entry(part.range).or_default().live.insert(part.txn.id);
     }
 
-    /// How many transactions of a tenant have intents.
-    pub fn intent_txns(&self, tenant: u64) -> usize {
-        self.intents.get(&tenant).map_or(0, |intents| intents.live.len())
+    /// How many transactions have intents in a range.
+    pub fn intent_txns(&self, range: RangeId) -> usize {
+        self.intents.get(&range).map_or(0, |intents| intents.live.len())
     }
 
     /// Notes that a transaction committed while intents of it remain.
-    pub fn add_committed(&mut self, tenant: u64, txn: CommittedTxn) {
-        self.intents.entry(tenant).or_default().committed.push(txn);
+    pub fn add_committed(&mut self, range: RangeId, txn: CommittedTxn) {
+        self.intents.entry(range).or_default().committed.push(txn);
     }
 
-    /// Notes that no intent of a transaction remains. Says whether it was committed.
-    pub fn remove_intent_txn(&mut self, txn: TxnKey) -> bool {
-        let Some(intents) = self.intents.get_mut(&txn.tenant) else { return false };
-        intents.live.remove(&txn.id);
-        let before = intents.committed.len();
-        intents.committed.retain(|committed| committed.id != txn.id);
-        let was_committed = intents.committed.len() < before;
-        if intents.live.is_empty() && intents.committed.is_empty() {
-            self.intents.remove(&txn.tenant);
+    /// Notes that a part is prepared, as its record says.
+    pub fn prepared(&mut self, part: PartKey, connection: ConnectionId, record: TxnRecord, now: Millis) {
+        let at = record.timestamp;
+        let intents = self.intents.entry(part.range).or_default();
+        intents.live.insert(part.txn.id);
+        intents.prepared.push((part.txn.id, at));
+        let entry = self.txn_mut(part, connection);
+        entry.status = TxnStatus::Prepared(at);
+        entry.record = Some(record);
+        entry.since = now;
+    }
+
+    /// Notes that the record of an aborted transaction is kept, and since when.
+    pub fn buried(&mut self, part: PartKey, at: Timestamp) {
+        self.buried.push((part, at));
+    }
+
+    /// The records of aborted transactions that were written before `before`: they are needed no more.
+    pub fn take_buried(&mut self, before: Timestamp) -> Vec<PartKey> {
+        self.buried.extract_if(.., |(_, at)| *at < before).map(|(part, _)| part).collect()
+    }
+
+    /// Notes what was decided of a prepared part, ends it, and tells who waited for that. Says whether the part
+    /// was there.
+    pub fn decided(&mut self, part: PartKey, committed: Timestamp, now: Millis) -> bool {
+        if !matches!(self.txns.get(&part), Some(TxnEntry { status: TxnStatus::Prepared(_), .. })) {
+            return false;
         }
-        was_committed
+        // First, so that who is woken finds it.
+        let record = self.txns.get(&part).and_then(|entry| entry.record.clone());
+        if let (Some(record), Some(intents)) = (record, self.intents.get_mut(&part.range)) {
+            intents.prepared.retain(|(id, _)| *id != part.txn.id);
+            let ignored = record.ignored.clone();
+            intents.committed.push(CommittedTxn { id: part.txn.id, timestamp: committed, ignored });
+            intents.decided.insert(part.txn.id, Decided { record, committed, since: now });
+        }
+        self.end(part);
+        true
     }
 
-    /// The committed transactions of a tenant with intents left.
-    pub fn committed(&self, tenant: u64) -> Vec<CommittedTxn> {
-        self.intents.get(&tenant).map(|intents| intents.committed.clone()).unwrap_or_default()
+    /// Ends a prepared part that was aborted: its intents count for nothing from now on. Returns what was known
+    /// of it.
+    pub fn undo_prepared(&mut self, part: PartKey) -> Option<TxnEntry> {
+        if let Some(intents) = self.intents.get_mut(&part.range) {
+            intents.prepared.retain(|(id, _)| *id != part.txn.id);
+        }
+        self.end(part)
+    }
+
+    /// What is known of a prepared part that was decided and is not settled yet.
+    pub fn decision(&self, part: PartKey) -> Option<&Decided> {
+        self.intents.get(&part.range)?.decided.get(&part.txn.id)
+    }
+
+    /// Parts for which nobody seems to care any more: prepared before `gone` on a connection that has ended, or
+    /// before `silent` on any, or known to be committed since before `unsettled`.
+    pub fn abandoned(&self, gone: Millis, silent: Millis, unsettled: Millis) -> Vec<PartKey> {
+        let prepared = self.txns.iter().filter(|(_, entry)| {
+            let alive = self.connections.contains_key(&entry.connection);
+            matches!(entry.status, TxnStatus::Prepared(_)) && entry.since < if alive { silent } else { gone }
+        });
+        let decided = self.intents.iter().flat_map(|(range, intents)| {
+            let late = intents.decided.iter().filter(move |(_, decided)| decided.since < unsettled);
+            late.map(|(id, decided)| (*range, *id, decided))
+        });
+        let decided = decided.map(|(range, id, decided)| {
+            let tenant = TenantId::of_key(&decided.record.anchor).map_or(0, |tenant| tenant.0);
+            PartKey { range, txn: TxnKey { tenant, id } }
+        });
+        let mut abandoned: Vec<_> = prepared.map(|(part, _)| *part).chain(decided).collect();
+        abandoned.sort_unstable();
+        abandoned
+    }
+
+    /// Whether prepared parts of a range are not settled yet: what is committed there may lie below its clock.
+    pub fn has_unsettled(&self, range: RangeId) -> bool {
+        let unsettled = |intents: &RangeIntents| !intents.prepared.is_empty() || !intents.decided.is_empty();
+        self.intents.get(&range).is_some_and(unsettled)
+    }
+
+    /// Takes the keys of a span from a range: locks there are lost, and who waited for one is told.
+    pub fn split(&mut self, range: RangeId, right: &Span) {
+        for part in self.parts_of(range) {
+            let before = self.locks.held_count(part.txn);
+            wake(self.locks.release_within(part.txn, right));
+            if self.locks.held_count(part.txn) < before
+                && let Some(entry) = self.txns.get_mut(&part)
+            {
+                entry.lost_locks = true;
+            }
+        }
+    }
+
+    /// Whether the keys of a range can be divided: no transaction has intents there.
+    pub fn is_divisible(&self, range: RangeId) -> bool {
+        !self.intents.contains_key(&range)
+    }
+
+    /// Waits until it is known what becomes of a prepared part: told when it is, or at once.
+    pub fn await_decision(&mut self, part: PartKey, txn: Option<TxnId>) -> oneshot::Receiver<()> {
+        let (waker, woken) = oneshot::channel();
+        let prepared = self.txns.get(&part).is_some_and(|entry| matches!(entry.status, TxnStatus::Prepared(_)));
+        if prepared {
+            let waiting = self.awaiting.entry(part).or_default();
+            // Those that gave up.
+            waiting.retain(|waiting| !waiting.waker.is_closed());
+            waiting.push(Awaiting { txn, waker });
+        } else {
+            // Who waits is there.
+            let _ = waker.send(());
+        }
+        woken
+    }
+
+    /// Tenants of which transactions wait.
+    pub fn waiting_tenants(&self) -> HashSet<u64> {
+        self.awaiting.keys().map(|part| part.txn.tenant).chain(self.locks.waiting_tenants()).collect()
+    }
+
+    /// Who waits for whom in a tenant, in locks and for decisions.
+    pub fn waits(&self, tenant: u64) -> Vec<(TxnId, TxnId)> {
+        let of_tenant = |part: &PartKey| part.txn.tenant == tenant;
+        let decisions = self.awaiting.iter().filter(|(part, _)| of_tenant(part)).flat_map(|(part, waiting)| {
+            let waiting = waiting.iter().filter(|waiting| !waiting.waker.is_closed());
+            waiting.filter_map(|waiting| Some((waiting.txn?, part.txn.id)))
+        });
+        decisions.chain(self.locks.waits(tenant)).collect()
+    }
+
+    /// Ends the waits of a transaction for locks and decisions: it is one of a cycle.
+    pub fn break_waits(&mut self, txn: TxnKey) {
+        self.victims.insert(txn);
+        for waiting in self.awaiting.values_mut() {
+            waiting.retain(|waiting| waiting.txn != Some(txn.id));
+        }
+        wake(self.locks.end_waits(txn));
+    }
+
+    /// Whether the waits of a transaction were ended because of a cycle. Said once.
+    pub fn take_victim(&mut self, txn: TxnKey) -> bool {
+        self.victims.remove(&txn)
+    }
+
+    /// Notes that no intent of a transaction remains in a range. Says whether it was one that readers had to
+    /// take into account.
+    pub fn remove_intent_txn(&mut self, part: PartKey) -> bool {
+        let Some(intents) = self.intents.get_mut(&part.range) else { return false };
+        let id = part.txn.id;
+        intents.live.remove(&id);
+        intents.decided.remove(&id);
+        let before = intents.committed.len() + intents.prepared.len();
+        intents.committed.retain(|committed| committed.id != id);
+        intents.prepared.retain(|(prepared, _)| *prepared != id);
+        let counted = intents.committed.len() + intents.prepared.len() < before;
+        if intents.is_empty() {
+            self.intents.remove(&part.range);
+        }
+        counted
+    }
+
+    /// The committed transactions of a range with intents left.
+    pub fn committed(&self, range: RangeId) -> Vec<CommittedTxn> {
+        self.intents.get(&range).map(|intents| intents.committed.clone()).unwrap_or_default()
     }
 
     /// What a reader takes into account.
-    pub fn intent_view(&self, tenant: u64) -> IntentView {
-        IntentView { own: None, committed: self.committed(tenant) }
+    pub fn intent_view(&self, range: RangeId) -> IntentView {
+        match self.intents.get(&range) {
+            Some(intents) => IntentView {
+                own: None,
+                committed: intents.committed.clone(),
+                prepared: intents.prepared.clone(),
+            },
+            None => IntentView::default(),
+        }
     }
 
     /// Whose an intent is, seen by `asking`.
-    pub fn owner(&self, tenant: u64, id: TxnId, asking: TxnId) -> IntentOwner {
+    pub fn owner(&self, range: RangeId, txn: TxnKey, asking: TxnId) -> IntentOwner {
+        let id = txn.id;
         let committed =
-            || self.intents.get(&tenant)?.committed.iter().find(|committed| committed.id == id).cloned();
+            || self.intents.get(&range)?.committed.iter().find(|committed| committed.id == id).cloned();
         if id == asking {
             IntentOwner::Own
-        } else if self.txns.contains_key(&TxnKey { tenant, id }) {
+        } else if self.txns.contains_key(&PartKey { range, txn }) {
             IntentOwner::Pending
         } else {
             committed().map_or(IntentOwner::Aborted, IntentOwner::Committed)
         }
     }
 
-    /// Ends a transaction: forgets it, gives up its locks and wakes who waited for them. Returns what
-    /// was known of it.
-    pub fn end(&mut self, txn: TxnKey) -> Option<TxnEntry> {
-        if self.ended.insert(txn) {
-            self.ended_order.push_back(txn);
+    /// Ends a part: forgets it, gives up the locks of its transaction and wakes who waited for them or for what
+    /// becomes of it. Returns what was known of it.
+    pub fn end(&mut self, part: PartKey) -> Option<TxnEntry> {
+        if self.ended.insert(part) {
+            self.ended_order.push_back(part);
             if self.ended_order.len() > REMEMBERED
                 && let Some(oldest) = self.ended_order.pop_front()
             {
                 self.ended.remove(&oldest);
             }
         }
-        for wakeup in self.locks.release(txn) {
-            // A waiter that is gone gives the lock up when its wait guard is dropped.
-            let _ = wakeup.waker.send(());
-        }
-        let entry = self.txns.remove(&txn);
+        wake(self.locks.release(part.txn));
+        self.victims.remove(&part.txn);
+        let entry = self.forget_part(part);
+        self.awaiting.remove(&part).unwrap_or_default().into_iter().for_each(Awaiting::wake);
+        entry
+    }
+
+    fn forget_part(&mut self, part: PartKey) -> Option<TxnEntry> {
+        let entry = self.txns.remove(&part);
         if let Some(entry) = &entry {
             crate::metrics::metrics().transactions.dec();
             if let Some(usage) = self.connections.get_mut(&entry.connection) {
@@ -388,14 +547,21 @@ impl Shard {
         self.txns.values().filter_map(|entry| entry.snapshot).min()
     }
 
-    /// Whether transactions of a tenant are open, or their intents left.
-    pub fn is_used(&self, tenant: u64) -> bool {
-        self.intents.contains_key(&tenant) || self.txns.keys().any(|txn| txn.tenant == tenant)
+    /// Whether transactions are open in a range, or their intents left.
+    pub fn is_used(&self, range: RangeId) -> bool {
+        self.intents.contains_key(&range) || self.txns.keys().any(|part| part.range == range)
     }
 
     /// Whether the shard keeps nothing but the memory of ended transactions.
     pub fn is_idle(&self) -> bool {
         self.latches.is_empty() && self.locks.is_empty() && self.txns.is_empty() && self.intents.is_empty()
+    }
+}
+
+fn wake(woken: Vec<Wakeup<oneshot::Sender<()>>>) {
+    for wakeup in woken {
+        // A waiter that is gone gives the lock up when its wait guard is dropped.
+        let _ = wakeup.waker.send(());
     }
 }
 
@@ -407,8 +573,8 @@ fn lost_intents() -> KvError {
 mod tests {
     use super::*;
 
-    fn txn(byte: u8) -> TxnKey {
-        TxnKey { tenant: 2, id: [byte; 16] }
+    fn txn(byte: u8) -> PartKey {
+        PartKey { range: 1, txn: TxnKey { tenant: 2, id: [byte; 16] } }
     }
 
     #[test]
@@ -419,12 +585,12 @@ mod tests {
         shard.open_connection(2);
         assert!(shard.check(txn(1), 1, false).is_ok());
         assert!(shard.check(txn(1), 1, true).is_err(), "intents of an earlier incarnation");
-        shard.txn_mut(txn(1), 1, 1);
+        shard.txn_mut(txn(1), 1);
         assert!(shard.check(txn(1), 1, false).is_ok());
         assert!(shard.check(txn(1), 2, false).is_err(), "another connection");
-        shard.txn_mut(txn(1), 1, 1).status = TxnStatus::Committing;
+        shard.txn_mut(txn(1), 1).status = TxnStatus::Committing;
         assert!(shard.check(txn(1), 1, false).is_err());
-        shard.txn_mut(txn(2), 1, 1);
+        shard.txn_mut(txn(2), 1);
         assert_eq!(shard.close_connection(1), [txn(2)], "what commits is not aborted");
         assert!(shard.end(txn(2)).is_some());
         assert!(shard.check(txn(3), 1, false).is_err(), "the connection is gone");
@@ -437,10 +603,10 @@ mod tests {
     fn a_connection_has_room_for_so_many_transactions() {
         let mut shard = Shard::default();
         shard.open_connection(1);
-        shard.txn_mut(txn(1), 1, 1);
-        shard.txn_mut(txn(1), 1, 1);
+        shard.txn_mut(txn(1), 1);
+        shard.txn_mut(txn(1), 1);
         assert!(shard.check_room(txn(2), 1, 2).is_ok());
-        shard.txn_mut(txn(2), 1, 1);
+        shard.txn_mut(txn(2), 1);
         assert!(shard.check_room(txn(3), 1, 2).is_err());
         assert!(shard.check_room(txn(2), 1, 2).is_ok(), "known already");
         shard.end(txn(1));
@@ -454,7 +620,7 @@ mod tests {
         for number in 0..(REMEMBERED as u32 + 100) {
             let mut id = [0; 16];
             id[..4].copy_from_slice(&number.to_be_bytes());
-            shard.end(TxnKey { tenant: 2, id });
+            shard.end(PartKey { range: 1, txn: TxnKey { tenant: 2, id } });
         }
         assert_eq!((shard.ended.len(), shard.ended_order.len()), (REMEMBERED, REMEMBERED));
     }
@@ -462,52 +628,22 @@ mod tests {
     #[test]
     fn intent_owners_are_told_apart() {
         let mut shard = Shard::default();
-        shard.txn_mut(txn(1), 1, 1);
+        shard.txn_mut(txn(1), 1);
         shard.add_intent_txn(txn(1));
         shard.add_intent_txn(txn(2));
         let committed =
             CommittedTxn { id: [2; 16], timestamp: kv_api::Timestamp::new(5, 0), ignored: vec![] };
-        shard.add_committed(2, committed.clone());
-        assert_eq!(shard.owner(2, [1; 16], [1; 16]), IntentOwner::Own);
-        assert_eq!(shard.owner(2, [1; 16], [9; 16]), IntentOwner::Pending);
-        assert_eq!(shard.owner(2, [2; 16], [9; 16]), IntentOwner::Committed(committed));
-        assert_eq!(shard.owner(2, [3; 16], [9; 16]), IntentOwner::Aborted);
-        assert_eq!(shard.owner(3, [2; 16], [9; 16]), IntentOwner::Aborted, "another tenant");
+        shard.add_committed(1, committed.clone());
+        assert_eq!(shard.owner(1, txn(1).txn, [1; 16]), IntentOwner::Own);
+        assert_eq!(shard.owner(1, txn(1).txn, [9; 16]), IntentOwner::Pending);
+        assert_eq!(shard.owner(1, txn(2).txn, [9; 16]), IntentOwner::Committed(committed));
+        assert_eq!(shard.owner(1, txn(3).txn, [9; 16]), IntentOwner::Aborted);
+        assert_eq!(shard.owner(3, txn(2).txn, [9; 16]), IntentOwner::Aborted, "another range");
         assert!(shard.remove_intent_txn(txn(2)));
         assert!(!shard.remove_intent_txn(txn(2)), "settled already");
-        assert_eq!(shard.intent_txns(2), 1, "which says nothing of others");
+        assert_eq!(shard.intent_txns(1), 1, "which says nothing of others");
         assert!(!shard.remove_intent_txn(txn(1)));
         shard.end(txn(1));
         assert!(shard.is_idle());
-    }
-
-    #[test]
-    fn intent_sets_cover_every_key_with_bounded_memory() {
-        let mut set = IntentSet::default();
-        assert!(set.is_empty());
-        let key = |table: u32, row: u32| {
-            let mut key = vec![0x10; 12];
-            key.extend(table.to_be_bytes());
-            key.extend(row.to_be_bytes());
-            Bytes::from(key)
-        };
-        for row in 0..10 {
-            set.insert(&key(1, row));
-            set.insert(&key(1, row));
-        }
-        assert_eq!(set.exact().map(|keys| keys.len()), Some(10));
-        for table in 0..200 {
-            for row in 0..20 {
-                set.insert(&key(table, row * 7));
-            }
-        }
-        assert_eq!(set.exact(), None);
-        let spans = set.covering();
-        assert!(spans.len() <= INTENT_SPANS);
-        for table in 0..200 {
-            for row in 0..20 {
-                assert!(spans.iter().any(|span| span.contains(&key(table, row * 7))));
-            }
-        }
     }
 }

@@ -62,7 +62,10 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         RequestKind::ClearRange(request) => range(&request.start, &request.end),
         RequestKind::RangeLookup(request) => key(&request.key),
         RequestKind::ConfigureTenant(request) => config(&request.config),
-        RequestKind::DecideTxn(request) => key(&request.anchor),
+        RequestKind::DecideTxn(request) if request.parts.len() > MAX_STAGED => {
+            Err(invalid(format!("a transaction has at most {MAX_STAGED} parts")))
+        }
+        RequestKind::DecideTxn(request) => request.parts.iter().chain([&request.anchor]).try_for_each(|part| key(part)),
         RequestKind::ResolveTxn(request) => key(&request.key),
         RequestKind::SplitRange(request) => key(&request.key),
         RequestKind::EndTxn(request) => end(request),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     fn checked(rest: Option<RangeDescriptor>, created: Vec<RangeDescriptor>) -> Result<(), &'static str> {
-        let change = RangeChange { descriptor: rest, created };
+        let change = RangeChange { descriptor: rest, created, ..RangeChange::default() };
         let own = RangeDescriptor { generation: 0, ..span(1, "d", "p") };
         check(1, &own, &Members { voters: vec![1], ..Members::default() }, &change)
     }

@@ -54,6 +54,10 @@ pub struct RangeChange {
     /// belong to no range yet.
     #[prost(message, repeated, tag = "2")]
     pub created: Vec<RangeDescriptor>,
+    /// The largest timestamp that was served in the keys that are given up, or are of no range yet: the first
+    /// leases of the new ranges begin there. Absent: where the ceiling of this range's lease is.
+    #[prost(message, optional, tag = "3")]
+    pub served: Option<Timestamp>,
 }
 
 /// A command.

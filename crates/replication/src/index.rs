@@ -1,6 +1,6 @@
 //! Which ranges have a replica on this node, awake or not: what is left in memory of those that sleep.
 //!
-//! For each there is a descriptor on the heap (112 bytes, and its keys), a pointer by id in a tree that is at
+//! For each there is a descriptor on the heap (120 bytes, and its keys), a pointer by id in a tree that is at
 //! least half full, and the id in the order of keys: less than 250 bytes with keys of nine bytes, by the sizes of the types.
 
 use crate::message::RangeId;
@@ -28,6 +28,7 @@ fn compact(descriptor: &RangeDescriptor) -> Box<RangeDescriptor> {
         end: copy(&descriptor.end),
         generation: descriptor.generation,
         config: copy(&descriptor.config),
+        origin: descriptor.origin,
     })
 }
 

@@ -42,6 +42,17 @@ pub struct RangeDescriptor {
     /// What the range's users want of it; means nothing to this crate.
     #[prost(bytes = "bytes", tag = "5")]
     pub config: Bytes,
+    /// The range of which it was split off, or of which that one was, and so on; 0 if it was not split off
+    /// another. All ranges with one origin came to be of the keys of that one.
+    #[prost(uint64, tag = "6")]
+    pub origin: RangeId,
+}
+
+impl RangeDescriptor {
+    /// The range of whose keys this one and its kin came to be: itself, if it was not split off another.
+    pub fn family(&self) -> RangeId {
+        if self.origin == 0 { self.range_id } else { self.origin }
+    }
 }
 
 /// Where a replica stands.

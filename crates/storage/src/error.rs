@@ -1,11 +1,12 @@
 //! Errors of the storage layer.
 
+use crate::intent::TxnId;
 use kv_api::{KvError, KvErrorKind};
 
 /// Result of a storage operation.
 pub type StorageResult<T> = Result<T, StorageError>;
 
-/// What went wrong below the multi-version layer. None of these is the fault of a request.
+/// What went wrong below the multi-version layer, or must be waited for. None of these is the fault of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {
     /// No space is left. Nothing of the batch took effect; the engine serves reads and takes writes
@@ -24,6 +25,9 @@ pub enum StorageError {
     /// Another process has the store open.
     #[error("the store is in use by another process: {0}")]
     InUse(String),
+    /// Not a failure: an intent is in the way of a transaction of which it is not known yet whether it commits.
+    #[error("an intent of a transaction that is not decided yet is in the way")]
+    Undecided(TxnId),
 }
 
 impl StorageError {
@@ -38,6 +42,7 @@ impl From<StorageError> for KvError {
         let kind = match error {
             StorageError::DiskFull(_) => KvErrorKind::DiskFull,
             StorageError::Corruption(_) => KvErrorKind::Corrupted,
+            StorageError::Undecided(_) => KvErrorKind::Retry,
             StorageError::Io(_) | StorageError::Incompatible(_) | StorageError::InUse(_) => {
                 KvErrorKind::Storage
             }
@@ -47,6 +52,7 @@ impl From<StorageError> for KvError {
             StorageError::DiskFull(_) => "the disk of the KV node is full",
             StorageError::Corruption(_) => "the KV node found damaged data on its disk",
             StorageError::Io(_) => "the disk of the KV node returned an error",
+            StorageError::Undecided(_) => "a transaction that is not decided yet is in the way",
             StorageError::Incompatible(_) | StorageError::InUse(_) => "the KV node cannot open its store",
         };
         KvError::new(kind, message)

@@ -14,7 +14,8 @@ use kv_api::Timestamp;
 /// | 1 | one node, no replication |
 /// | 2 | node and store id; [`Space::Raft`]; transaction records lie under their tenant's prefix |
 /// | 3 | a range for each tenant in place of one for all keys; the range directory |
-pub const STORE_FORMAT: u32 = 3;
+/// | 4 | several ranges for a tenant; transaction records of transactions over several ranges |
+pub const STORE_FORMAT: u32 = 4;
 
 const IDENT: &[u8] = b"ident";
 const CLOCK: &[u8] = b"clock";
@@ -72,7 +73,7 @@ fn decode(bytes: &[u8]) -> StorageResult<Identity> {
     let format = u32::from_be_bytes(*version);
     let (node_id, store_id, cluster_id) = match format {
         1 => (1, [0; STORE_ID_LEN], rest),
-        2 | STORE_FORMAT => {
+        2..=STORE_FORMAT => {
             let (node_id, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
             let (store_id, rest) = rest.split_first_chunk::<STORE_ID_LEN>().ok_or_else(damaged)?;
             (u64::from_be_bytes(*node_id), *store_id, rest)

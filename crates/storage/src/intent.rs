@@ -115,6 +115,9 @@ pub struct IntentView {
     pub own: Option<(TxnId, Vec<IgnoredSequences>)>,
     /// Committed transactions with intents left.
     pub committed: Vec<CommittedTxn>,
+    /// Transactions of which it is not known yet whether they commit, and the timestamp at or above which they
+    /// do if they do. Who meets their intents there cannot go on.
+    pub prepared: Vec<(TxnId, Timestamp)>,
 }
 
 /// What an intent means to a reader.
@@ -129,13 +132,14 @@ pub struct VisibleIntent {
 impl IntentView {
     /// Whether no intent matters, so that the lock space need not be read.
     pub fn is_empty(&self) -> bool {
-        self.own.is_none() && self.committed.is_empty()
+        self.own.is_none() && self.committed.is_empty() && self.prepared.is_empty()
     }
 
     /// What the intent stored as `bytes` means to a reader at `timestamp`; `None` if it is not visible.
     ///
     /// # Errors
-    /// [`StorageError::Corruption`] if the bytes are no intent.
+    /// [`StorageError::Corruption`] if the bytes are no intent, [`StorageError::Undecided`] if it is not known
+    /// whether it is visible.
     pub fn visible(&self, bytes: &[u8], timestamp: Timestamp) -> StorageResult<Option<VisibleIntent>> {
         let txn = Intent::decode_txn(bytes)?;
         let (at, ignored) = match &self.own {
@@ -144,11 +148,25 @@ impl IntentView {
                 Some(committed) if committed.timestamp <= timestamp => {
                     (committed.timestamp, &committed.ignored)
                 }
-                _ => return Ok(None),
+                Some(_) => return Ok(None),
+                None => return self.undecided(txn, timestamp).map_or(Ok(None), Err),
             },
         };
         let intent = Intent::decode(bytes)?;
         Ok(intent.last_write(ignored).map(|value| VisibleIntent { timestamp: at, value: value.clone() }))
+    }
+}
+
+impl IntentView {
+    /// Whether intents of transactions other than the reader's own matter.
+    pub fn has_others(&self) -> bool {
+        !self.committed.is_empty() || !self.prepared.is_empty()
+    }
+
+    /// What keeps a reader at `timestamp` from going on past an intent of a transaction.
+    fn undecided(&self, txn: TxnId, timestamp: Timestamp) -> Option<StorageError> {
+        let prepared = self.prepared.iter().any(|(id, at)| *id == txn && *at <= timestamp);
+        prepared.then_some(StorageError::Undecided(txn))
     }
 }
 
@@ -193,12 +211,16 @@ mod tests {
     fn readers_see_their_own_and_committed_intents_only() {
         let bytes = intent().encode();
         let committed = CommittedTxn { id: [7; 16], timestamp: Timestamp::new(5, 0), ignored: vec![] };
-        let view = IntentView { own: None, committed: vec![committed] };
+        let view = IntentView { committed: vec![committed], ..IntentView::default() };
         assert_eq!(view.visible(&bytes, Timestamp::new(4, 9)), Ok(None));
         let seen = view.visible(&bytes, Timestamp::new(5, 0)).expect("well-formed").expect("visible");
         assert_eq!(seen, VisibleIntent { timestamp: Timestamp::new(5, 0), value: Some(Bytes::new()) });
         assert_eq!(IntentView::default().visible(&bytes, Timestamp::MAX), Ok(None));
-        let own = IntentView { own: Some(([7; 16], vec![])), committed: vec![] };
+        let own = IntentView { own: Some(([7; 16], vec![])), ..IntentView::default() };
         assert!(own.visible(&bytes, Timestamp::MIN).expect("well-formed").is_some());
+        let prepared = vec![([7; 16], Timestamp::new(5, 0))];
+        let view = IntentView { prepared, ..IntentView::default() };
+        assert_eq!(view.visible(&bytes, Timestamp::new(4, 9)), Ok(None));
+        assert_eq!(view.visible(&bytes, Timestamp::new(5, 0)), Err(StorageError::Undecided([7; 16])));
     }
 }

@@ -370,7 +370,7 @@ fn changed_point(
     upto: Timestamp,
     intents: &IntentView,
 ) -> StorageResult<bool> {
-    if !intents.committed.is_empty()
+    if intents.has_others()
         && let Some(bytes) = reader.get(Space::Locks, key)?
         && intent_changed(&bytes, after, upto, intents)?
     {
@@ -390,7 +390,7 @@ fn changed_range(
     intents: &IntentView,
 ) -> StorageResult<Option<Bytes>> {
     let bounds = Bounds::new(&span.start, &span.end);
-    if !intents.committed.is_empty() {
+    if intents.has_others() {
         let mut locks = reader.cursor(Space::Locks, bounds);
         locks.seek_to_first();
         while let Some((key, bytes)) = locks.item() {

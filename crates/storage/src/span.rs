@@ -10,13 +10,14 @@ use bytes::Bytes;
 /// key after it.
 pub fn range_spans(start: &[u8], end: &[u8]) -> Vec<(Space, Bytes, Bytes)> {
     let plain = |space| (space, Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
-    let (first_record, after_records) = txn_record::span(start, end);
-    vec![
+    let records = txn_record::spans(start, end).map(|(first, after)| (Space::Meta, first, after));
+    let mut spans = vec![
         plain(Space::Data),
         (Space::History, history_prefix(start).freeze(), history_prefix(end).freeze()),
         plain(Space::Locks),
-        (Space::Meta, first_record, after_records),
-    ]
+    ];
+    spans.extend(records);
+    spans
 }
 
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod tests {
     use super::*;
     use crate::engine::{Reader, WriteBatch};
     use crate::intent::CommittedTxn;
+    use crate::txn_record::TxnRecord;
     use crate::{Bounds, Engine, MemoryEngine, mvcc};
     use kv_api::{TenantId, Timestamp};
 
@@ -40,11 +42,12 @@ mod tests {
             mvcc::put_version(&mut batch, &key, Timestamp::new(2, 0), Some(b"b"), old.as_deref())
                 .expect("second");
             batch.put(Space::Locks, &key, b"intent");
+            batch.put(Space::Meta, &[b"txn/", &tenant.prefix()[..], b"of an earlier version"].concat(), b"");
             let id = [tenant.0 as u8; 16];
             txn_record::put(
                 &mut batch,
-                tenant,
-                &CommittedTxn { id, timestamp: Timestamp::MIN, ignored: vec![] },
+                &tenant.span().start,
+                &TxnRecord::committed(CommittedTxn { id, timestamp: Timestamp::MIN, ignored: vec![] }),
             );
         }
         engine.write(&batch, false).expect("write");

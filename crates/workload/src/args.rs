@@ -1,6 +1,7 @@
 //! The command line of `dormouse workload`.
 
 use crate::Workload;
+use crate::append::{Append, AppendArgs};
 use crate::bank::{Bank, BankArgs};
 use crate::kv::{Kv, KvArgs};
 use crate::report::Output;
@@ -17,6 +18,8 @@ pub enum Command {
     Run(Run),
     /// Check that the data of a workload is what it must be
     Check(Check),
+    /// Judge a history that `run append --history` recorded
+    CheckHistory(CheckHistory),
 }
 
 /// `workload init`.
@@ -43,7 +46,7 @@ pub struct Run {
     #[arg(long, global = true, default_value = "30s", value_parser = parse_duration)]
     pub duration: Duration,
     /// How many connections, each with one operation under way
-    #[arg(long, global = true, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, visible_alias = "clients", global = true, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub connections: u32,
     /// No progress line each second
     #[arg(long, global = true)]
@@ -59,6 +62,19 @@ pub struct Check {
     /// What all commands take.
     #[command(flatten)]
     pub common: Common,
+}
+
+/// `workload check-history`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckHistory {
+    /// The history, a transaction on each line, as JSON
+    pub file: PathBuf,
+    /// Also look for what strict serializability forbids; it is listed and fails nothing
+    #[arg(long)]
+    pub strict: bool,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
 }
 
 /// What all commands take.
@@ -100,6 +116,8 @@ pub enum Workloads {
     Kv(KvArgs),
     /// Transfers between accounts in transactions; 1,000 accounts per unit of scale
     Bank(BankArgs),
+    /// Transactions on lists and registers, whose history is recorded and judged; `run` empties its tables
+    Append(AppendArgs),
 }
 
 impl Workloads {
@@ -108,6 +126,7 @@ impl Workloads {
         match self {
             Self::Kv(arguments) => Box::new(Kv::new(arguments, common)),
             Self::Bank(arguments) => Box::new(Bank::new(arguments, common)),
+            Self::Append(arguments) => Box::new(Append::new(arguments, common)),
         }
     }
 }
@@ -156,6 +175,17 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_clients_and_histories_are_files() {
+        let line = "run append --clients 3 --keys 5 --isolation read-committed --history h.jsonl";
+        let Command::Run(run) = parse(line).unwrap() else { panic!() };
+        assert_eq!(run.connections, 3);
+        let Workloads::Append(append) = run.workload else { panic!() };
+        assert_eq!((append.keys, append.history), (5, Some(PathBuf::from("h.jsonl"))));
+        let Command::CheckHistory(check) = parse("check-history h.jsonl --strict").unwrap() else { panic!() };
+        assert!(check.strict && check.output == Output::Table);
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for line in [
             "run",
@@ -163,6 +193,8 @@ mod tests {
             "run kv --connections 0",
             "run kv --read-percent 101",
             "run kv --duration x",
+            "run append --keys 0",
+            "check-history",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -68,7 +68,10 @@ pub async fn run(workload: &dyn Workload, target: &Target, plan: &Plan) -> anyho
         slots.push(Arc::clone(&slot));
         tasks.spawn(lane.run(Arc::clone(&shared), slot, start + plan.duration));
     }
-    let latencies = collect(&mut tasks, &slots, &shared, plan, start).await?;
+    let latencies = collect(&mut tasks, &slots, &shared, plan, start).await;
+    // After an error some may still be at work.
+    tasks.shutdown().await;
+    let latencies = latencies?;
     Ok(Measured {
         latencies,
         elapsed: start.elapsed(),
@@ -141,7 +144,7 @@ struct Lane {
 
 impl Lane {
     async fn run(mut self, shared: Arc<Shared>, slot: Slot, end: Instant) -> anyhow::Result<()> {
-        while Instant::now() < end {
+        while Instant::now() < end && !self.worker.is_done() {
             let start = Instant::now();
             let Some(kind) = self.operation(&shared, end).await? else { break };
             slot.lock().unwrap_or_else(PoisonError::into_inner).record(kind, start.elapsed());

@@ -5,6 +5,9 @@
 //! * [`bank`]: transfers between accounts in transactions. `check`: no money came or went, every transfer
 //!   in the history happened to both accounts, and every transfer whose commit was acknowledged is in the
 //!   history.
+//! * [`append`]: transactions of many kinds on lists and registers. `run` records what each saw and judges the
+//!   history when the time is over: no anomaly that SERIALIZABLE, or READ COMMITTED, forbids.
+//!   `check-history` judges one that was recorded.
 //!
 //! They speak only PostgreSQL's protocol, so they run against PostgreSQL itself just as well, which is how
 //! ratios are measured.
@@ -24,6 +27,7 @@
 //!
 //! A fixed arrival rate (open load), skewed key choice; `ycsb`, `tpcc` and `tpch`.
 
+pub mod append;
 pub mod args;
 pub mod bank;
 pub mod connect;
@@ -53,6 +57,21 @@ pub trait Workload: Send + Sync {
     /// What one connection does. Called once per connection.
     fn worker(&self, number: u32) -> anyhow::Result<Box<dyn Worker>>;
 
+    /// Done on one connection before the workers begin.
+    async fn before_run(&self, _client: &mut Client) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Looks at what `connections` workers did, after the last has ended, however the run ended. None: there is
+    /// nothing to see.
+    async fn after_run(
+        &self,
+        _target: &connect::Target,
+        _connections: u32,
+    ) -> anyhow::Result<Option<CheckReport>> {
+        Ok(None)
+    }
+
     /// What its workers counted besides operations, after a run.
     fn counts(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -70,6 +89,11 @@ pub trait Worker: Send {
 
     /// Does one operation and says of which kind it was.
     async fn step(&mut self, client: &mut Client) -> Result<&'static str, Failure>;
+
+    /// Whether it has done all it wants to, before the time is over.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// Runs one command of `dormouse workload`. The result goes to standard output, progress to standard error.
@@ -81,6 +105,7 @@ pub async fn execute(command: Command) -> anyhow::Result<()> {
         Command::Init(arguments) => init(&arguments).await,
         Command::Run(arguments) => run(&arguments).await,
         Command::Check(arguments) => check(&arguments).await,
+        Command::CheckHistory(arguments) => check_history(&arguments),
     }
 }
 
@@ -103,9 +128,34 @@ async fn run(arguments: &args::Run) -> anyhow::Result<()> {
         duration: arguments.duration,
         progress: !arguments.quiet,
     };
-    let measured = driver::run(workload.as_ref(), &target, &plan).await?;
-    let report = RunReport::new(workload.name(), &plan, measured, workload.counts());
-    arguments.common.output.print(&report);
+    before_run(workload.as_ref(), &target).await?;
+    let measured = driver::run(workload.as_ref(), &target, &plan).await;
+    // What was seen is of interest most of all when something ended the run.
+    let seen = workload.after_run(&target, plan.connections).await?;
+    let is_well = seen.as_ref().is_none_or(CheckReport::ok);
+    match measured {
+        Ok(measured) => {
+            let report = RunReport::new(workload.name(), &plan, measured, workload.counts());
+            arguments.common.output.print(&report.with_check(seen));
+        }
+        Err(error) => {
+            seen.iter().for_each(|seen| arguments.common.output.print(seen));
+            return Err(error);
+        }
+    }
+    anyhow::ensure!(is_well, "the history of {} has anomalies", workload.name());
+    Ok(())
+}
+
+async fn before_run(workload: &dyn Workload, target: &connect::Target) -> anyhow::Result<()> {
+    let (mut client, _connection) = target.reconnect().await.context("cannot connect")?;
+    workload.before_run(&mut client).await
+}
+
+fn check_history(arguments: &args::CheckHistory) -> anyhow::Result<()> {
+    let report = append::verdict::of_file(&arguments.file, arguments.strict)?;
+    arguments.output.print(&report);
+    anyhow::ensure!(report.ok(), "the history has anomalies");
     Ok(())
 }
 

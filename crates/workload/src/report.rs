@@ -129,6 +129,7 @@ pub struct RunReport {
     connections: u32,
     measured: Measured,
     counts: Vec<(&'static str, u64)>,
+    check: Option<CheckReport>,
 }
 
 impl RunReport {
@@ -139,7 +140,12 @@ impl RunReport {
         measured: Measured,
         counts: Vec<(&'static str, u64)>,
     ) -> Self {
-        Self { workload, connections: plan.connections, measured, counts }
+        Self { workload, connections: plan.connections, measured, counts, check: None }
+    }
+
+    /// Adds what was found in what the workers did.
+    pub fn with_check(self, check: Option<CheckReport>) -> Self {
+        Self { check, ..self }
     }
 
     fn per_second(&self, operations: u64) -> f64 {
@@ -200,6 +206,9 @@ impl Printable for RunReport {
         for (name, count) in self.all_counts() {
             text += &format!("{:<24} {count:>10}\n", name.replace('_', " "));
         }
+        if let Some(check) = &self.check {
+            text += &format!("\n{}", check.table());
+        }
         text
     }
 
@@ -228,6 +237,7 @@ impl Printable for RunReport {
         });
         if let Some(object) = result.as_object_mut() {
             object.extend(self.all_counts().into_iter().map(|(name, count)| (name.to_owned(), json!(count))));
+            object.extend(self.check.iter().map(|check| ("check".to_owned(), check.json())));
         }
         result
     }
@@ -240,6 +250,8 @@ pub struct CheckReport {
     facts: Vec<(&'static str, Value)>,
     problems: Vec<String>,
     more_problems: u64,
+    notes: Vec<String>,
+    conclusion: Option<String>,
 }
 
 /// Problems that are listed; the others are counted.
@@ -265,6 +277,18 @@ impl CheckReport {
         }
     }
 
+    /// Adds something that is worth knowing and may be.
+    pub fn note(&mut self, text: impl fmt::Display) {
+        if self.notes.len() < LISTED_PROBLEMS {
+            self.notes.push(text.to_string());
+        }
+    }
+
+    /// Says in a sentence what came out.
+    pub fn conclude(&mut self, text: impl fmt::Display) {
+        self.conclusion = Some(text.to_string());
+    }
+
     /// Whether everything is as it must be.
     pub fn ok(&self) -> bool {
         self.problems.is_empty()
@@ -283,6 +307,12 @@ impl Printable for CheckReport {
         if self.more_problems > 0 {
             text += &format!("and {} problems more\n", self.more_problems);
         }
+        for note in &self.notes {
+            text += &format!("note: {note}\n");
+        }
+        if let Some(conclusion) = &self.conclusion {
+            text += &format!("\n{conclusion}\n");
+        }
         text
     }
 
@@ -294,6 +324,10 @@ impl Printable for CheckReport {
             "more_problems": self.more_problems,
         });
         if let Some(object) = result.as_object_mut() {
+            if !self.notes.is_empty() {
+                object.insert("notes".to_owned(), json!(self.notes));
+            }
+            object.extend(self.conclusion.iter().map(|text| ("conclusion".to_owned(), json!(text))));
             object.extend(self.facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         }
         result

@@ -1,6 +1,7 @@
 //! Processes killed in the middle of transfers: what was acknowledged is there, and the totals hold.
 
 use crate::cluster::{Cluster, dormouse, send};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 
@@ -123,5 +124,35 @@ fn transfers_survive_the_end_of_one_leaseholder_after_the_other() {
         crate::cluster::wait_until("three replicas again", || is_replicated(&cluster));
     }
     bank.must(&["check", "bank", "--acknowledged", &bank.acknowledged]);
+    cluster.stop();
+}
+
+#[test]
+fn what_transactions_see_has_no_anomaly_while_one_process_after_the_other_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start_with(&directory.path().join("data"), &["--nodes", "3"]);
+    crate::cluster::wait_until("three replicas", || is_replicated(&cluster));
+    let url = cluster.create("app");
+    let history = directory.path().join("history").display().to_string();
+    let mut run = dormouse();
+    run.args(["workload", "run", "append", "--url", &url, "--clients", "6", "--duration", "12s"]);
+    run.args(["--isolation", "mixed", "--history", &history]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A line each second. It is read to its end, or the run would wait for that.
+    let lines = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
+    for (second, line) in lines.enumerate() {
+        match second {
+            2 => send(cluster.serving_process("sql"), "KILL"),
+            5 => send(cluster.serving_process("proxy"), "KILL"),
+            8 => send(leaseholder(&cluster).unwrap(), "KILL"),
+            _ => eprintln!("{line}"),
+        }
+    }
+    assert_success(&run.wait_with_output().unwrap());
+    let check =
+        dormouse().args(["workload", "check-history", &history, "--output", "json"]).output().unwrap();
+    assert_success(&check);
+    let check: serde_json::Value = serde_json::from_slice(&check.stdout).unwrap();
+    assert!(check["committed"].as_u64() > Some(100), "{check}");
     cluster.stop();
 }

@@ -7,11 +7,12 @@
 //! | what a node says | carried out? | the batch goes |
 //! |---|---|---|
 //! | `NotLeaseholder` | no | to the node it names, else to the next replica |
-//! | `RangeNotFound` | no | where the directory says, asked again |
+//! | `RangeNotFound` | no | where the directory says, asked again; back to the sender if it was split |
 //! | `Unavailable`, or nothing could be sent | no | to the next replica |
 //! | nothing: the connection was lost | perhaps | back to the sender, unless it may be sent again |
 //! | anything else | | back to the sender |
 
+mod locate;
 mod miss;
 #[cfg(test)]
 mod tests;
@@ -21,13 +22,14 @@ use crate::addresses::Addresses;
 use crate::config::Config;
 use crate::connection::{self, Connection, ConnectionError, Listener};
 use crate::connections::{Connections, NoConnection};
+use crate::lead::Leads;
 use crate::metrics::metrics;
 use crate::pending::NotOpen;
 use crate::ranges::Ranges;
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, RangeInfo, RequestKind};
 use kv_api::wire::MAX_FRAME_LEN;
-use kv_api::{BatchResponse, KvError, KvErrorKind};
+use kv_api::{BatchResponse, KvError, KvErrorKind, Span, Timestamp};
 use miss::Miss;
 use parking_lot::Mutex;
 use prost::Message;
@@ -39,6 +41,9 @@ use tokio::time::Instant;
 
 /// What a frame needs besides its batch, in bytes.
 const FRAME_OVERHEAD: usize = 64;
+
+/// Most transactions over several ranges of which it is still to be said what became of them.
+const MAX_FINISHING: usize = 512;
 
 /// Runs a connection until it ends.
 pub type Dial = Box<dyn Fn(&Arc<Connection>, &Weak<Router>) -> Option<AbortHandle> + Send + Sync>;
@@ -54,6 +59,14 @@ pub enum SendError {
     OtherConnection,
     /// The node that was required does not lead the range any more; nothing was carried out.
     Moved,
+    /// The range that was required does not hold all keys of the batch any more; nothing was carried out.
+    Split,
+}
+
+impl From<KvError> for SendError {
+    fn from(error: KvError) -> Self {
+        SendError::Kv(error)
+    }
 }
 
 /// Where a transaction is known.
@@ -78,6 +91,8 @@ pub struct Sending<'a> {
     pub place: Option<&'a Place>,
     /// A key of the range that the batch is for, if its requests name none.
     pub key: Option<&'a Bytes>,
+    /// The range it is for, if the sender knows: it goes to no other.
+    pub range: Option<u64>,
     /// Whether others may have to finish before it does.
     pub waits: bool,
     /// Whether it may be carried out twice. It goes on then when the connection was lost under it.
@@ -87,11 +102,13 @@ pub struct Sending<'a> {
 /// A client's ways to the KV nodes.
 pub struct Router {
     config: Arc<Config>,
-    /// First key of the tenant.
+    /// First key of the tenant, and all its keys.
     prefix: Bytes,
+    span: Span,
     routing: Mutex<Routing>,
     known: watch::Sender<Vec<String>>,
     in_flight: Semaphore,
+    finishing: Arc<Semaphore>,
     /// Held by who looks a range up, so that others find the answer and need not ask.
     looking_up: tokio::sync::Mutex<()>,
     /// Shares reads from any replica out among the replicas.
@@ -106,6 +123,10 @@ struct Routing {
     addresses: Addresses,
     /// Who leads the cluster's own range.
     root: Option<Arc<str>>,
+    /// Who looked a range up for somebody who had nothing else to ask of it.
+    directory: Option<Arc<str>>,
+    /// How far ahead the clocks of ranges are.
+    leads: Leads,
 }
 
 impl Router {
@@ -131,8 +152,10 @@ impl Router {
         let addresses = Addresses::new(&config.addresses);
         Arc::new_cyclic(|own| Router {
             prefix: Bytes::copy_from_slice(&config.tenant.prefix()),
+            span: config.tenant.span(),
             known: watch::channel(addresses.to_vec()).0,
             in_flight: Semaphore::new(config.max_in_flight),
+            finishing: Arc::new(Semaphore::new(MAX_FINISHING)),
             looking_up: tokio::sync::Mutex::new(()),
             turn: AtomicUsize::new(usize::from(config.environment.random()[0])),
             routing: Mutex::new(Routing {
@@ -140,6 +163,8 @@ impl Router {
                 connections: Connections::default(),
                 addresses,
                 root: None,
+                directory: None,
+                leads: Leads::default(),
             }),
             dial,
             own: own.clone(),
@@ -152,9 +177,31 @@ impl Router {
         &self.config
     }
 
+    /// All keys of the tenant.
+    pub fn tenant_span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Bounds what is still to be said of transactions that have committed.
+    pub fn finishing(&self) -> &Arc<Semaphore> {
+        &self.finishing
+    }
+
     /// Addresses known, the one to try first in front.
     pub fn addresses(&self) -> watch::Receiver<Vec<String>> {
         self.known.subscribe()
+    }
+
+    /// Takes note of what the clock of a range showed when a batch sent at `sent_ns` got there.
+    pub fn note_clock(&self, range_id: u64, clock: Timestamp, sent_ns: u64) {
+        self.routing.lock().leads.note(range_id, clock, sent_ns);
+    }
+
+    /// How far the clock of any of some ranges will be ahead of this process's when a batch gets there, in
+    /// nanoseconds, as far as is known.
+    pub fn lead_ns(&self, ranges: impl IntoIterator<Item = u64>) -> u64 {
+        let routing = self.routing.lock();
+        ranges.into_iter().map(|range| routing.leads.of(range)).max().unwrap_or(0)
     }
 
     /// Takes in what is known of a range, unless something is known of its first key.
@@ -174,7 +221,7 @@ impl Router {
         // The semaphore is never closed.
         let _turn = if sending.waits { self.in_flight.acquire().await.ok() } else { None };
         if let Some(place) = sending.place {
-            return self.send_bound(batch, place).await;
+            return self.send_bound(batch, place, sending.key).await;
         }
         let Some(key) = sending.key.or_else(|| self.key_of(batch)) else {
             return Box::pin(self.send_to_cluster(batch, sending.again)).await;
@@ -182,6 +229,9 @@ impl Router {
         let near = batch.header.any_replica.then(|| self.turn.fetch_add(1, Ordering::Relaxed));
         let mut missed = None;
         if let Some(place) = self.guess(key, near) {
+            if sending.range.is_some_and(|range| range != place.range_id) {
+                return Err(SendError::Split);
+            }
             match self.try_on(&place, batch).await {
                 Ok(response) => return Ok(Sent { response, place }),
                 Err(Miss::Error(error)) => return Err(SendError::Kv(error)),
@@ -191,9 +241,10 @@ impl Router {
         Box::pin(self.send_around(batch, sending, near, missed)).await
     }
 
-    /// Sends a batch without waiting for the answer, if there is a connection to where it belongs.
-    pub fn send_and_forget(&self, mut batch: BatchRequest, place: Option<Place>) {
-        let place = place.or_else(|| self.guess(self.key_of(&batch)?, None));
+    /// Sends a batch without waiting for the answer, if there is a connection to where it belongs: to `place`,
+    /// or to who leads the range of `key`.
+    pub fn send_and_forget(&self, mut batch: BatchRequest, place: Option<Place>, key: &[u8]) {
+        let place = place.or_else(|| self.guess(key, None));
         if let Some(Place { connection, range_id }) = place {
             batch.header.range_id = range_id;
             drop(connection.pending.submit(&mut batch));
@@ -201,16 +252,24 @@ impl Router {
     }
 
     /// Sends a batch of a transaction to the node that knows it.
-    async fn send_bound(&self, batch: &mut BatchRequest, place: &Place) -> Result<Sent, SendError> {
+    async fn send_bound(
+        &self,
+        batch: &mut BatchRequest,
+        place: &Place,
+        key: Option<&Bytes>,
+    ) -> Result<Sent, SendError> {
         let miss = match self.try_on(place, batch).await {
             Ok(response) => return Ok(Sent { response, place: place.clone() }),
             Err(miss) => miss,
         };
-        let key = self.key_of(batch).unwrap_or(&self.prefix);
+        let key = key.or_else(|| self.key_of(batch)).unwrap_or(&self.prefix);
         self.note_miss(key, place.range_id, &place.connection.address, &miss);
         Err(match miss {
             Miss::Error(error) => SendError::Kv(error),
             Miss::Unavailable(error) => SendError::Kv(miss::unavailable(Some(error))),
+            Miss::RangeNotFound(_) if Box::pin(self.was_split(batch, place.range_id, key)).await => {
+                SendError::Split
+            }
             Miss::NotLeaseholder(_) | Miss::RangeNotFound(_) => SendError::Moved,
             Miss::Unsent => SendError::OtherConnection,
             Miss::Lost => SendError::Lost,

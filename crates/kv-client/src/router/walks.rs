@@ -1,5 +1,6 @@
 //! Batches that do not find their node at the first attempt.
 
+use super::locate;
 use super::miss::{self, Miss};
 use super::{Place, Router, SendError, Sending, Sent};
 use crate::addresses::is_address;
@@ -8,7 +9,7 @@ use crate::metrics::metrics;
 use crate::walk::{Pauses, Walk};
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, Header, RangeLookup, RequestKind};
-use kv_api::{KvError, KvErrorKind};
+use kv_api::{KvError, KvErrorKind, Span};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -20,7 +21,7 @@ const RESENDS: usize = 5;
 const NEAR_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A batch's way to the node that serves it.
-struct Trip {
+pub(super) struct Trip {
     walk: Walk,
     pauses: Pauses,
     deadline: Instant,
@@ -32,12 +33,19 @@ struct Trip {
     must_look_up: bool,
     looked_up: bool,
     /// What the directory said when a node was chosen last.
-    version: Option<u64>,
+    pub(super) version: Option<u64>,
     /// The node that looked the range up.
-    directory: Option<Place>,
+    pub(super) directory: Option<Place>,
+    /// The range that the batch is for and the span of its keys, if the sender knows.
+    required: Option<(u64, Span)>,
 }
 
 impl Trip {
+    /// The range must be looked up again.
+    pub(super) fn look_again(&mut self) {
+        (self.must_look_up, self.looked_up) = (true, false);
+    }
+
     /// The connection was lost under the batch; fails if it must not be sent again.
     fn use_resend(&mut self) -> Result<(), SendError> {
         self.resends = self.resends.checked_sub(1).ok_or(SendError::Lost)?;
@@ -46,7 +54,7 @@ impl Trip {
 }
 
 impl Router {
-    fn trip(&self, again: bool) -> Trip {
+    pub(super) fn trip(&self, again: bool) -> Trip {
         Trip {
             resends: if again { RESENDS } else { 0 },
             walk: Walk::default(),
@@ -57,6 +65,7 @@ impl Router {
             looked_up: false,
             version: None,
             directory: None,
+            required: None,
         }
     }
 
@@ -70,6 +79,7 @@ impl Router {
     ) -> Result<Sent, SendError> {
         let key = sending.key.or_else(|| self.key_of(batch)).unwrap_or(&self.prefix).clone();
         let mut trip = self.trip(sending.again);
+        trip.required = sending.range.map(|range| (range, locate::extent(batch, &key)));
         batch.header.any_replica = false;
         match (missed, near) {
             (Some((place, miss)), Some(_)) => {
@@ -97,7 +107,7 @@ impl Router {
                 return Ok(sent);
             }
             self.pause(&mut trip).await?;
-            (trip.must_look_up, trip.looked_up) = (true, false);
+            trip.look_again();
         }
     }
 
@@ -110,7 +120,7 @@ impl Router {
     ) -> Result<Option<Sent>, SendError> {
         loop {
             self.look_up_if_due(trip, key).await?;
-            let Some((range_id, address)) = self.next_replica(trip, key) else { return Ok(None) };
+            let Some((range_id, address)) = self.next_replica(trip, key)? else { return Ok(None) };
             match self.try_at(&address, range_id, batch, trip.deadline).await {
                 Ok(sent) => {
                     self.routing.lock().ranges.served(key, range_id, &address);
@@ -121,16 +131,21 @@ impl Router {
         }
     }
 
-    fn next_replica(&self, trip: &mut Trip, key: &Bytes) -> Option<(u64, Arc<str>)> {
+    /// The node to ask next, and the range; fails if that is not the one required.
+    fn next_replica(&self, trip: &mut Trip, key: &Bytes) -> Result<Option<(u64, Arc<str>)>, SendError> {
         let mut routing = self.routing.lock();
-        let range = routing.ranges.find(key)?;
+        let Some(range) = routing.ranges.find(key) else { return Ok(None) };
         let (range_id, version) = (range.id, range.version);
-        let next = trip.walk.next(range.candidates());
+        if let Some((required, keys)) = &trip.required
+            && (*required != range_id || !routing.ranges.locate(key).is_some_and(|at| at.holds_all(keys)))
+        {
+            return Err(SendError::Split);
+        }
         trip.version = Some(version);
-        let address = next?;
+        let Some(address) = trip.walk.next(range.candidates()) else { return Ok(None) };
         // Whoever has to tell this node something before it answers finds it.
         routing.ranges.supposed(key, range_id, &address);
-        Some((range_id, address))
+        Ok(Some((range_id, address)))
     }
 
     /// Learns from what a node said; fails if that is for the sender to know.
@@ -204,11 +219,14 @@ impl Router {
         if let Err(error) = self.look_up_if_due(trip, key).await {
             return Some(Err(error));
         }
-        let (range_id, address) = {
+        let (range_id, address, untried) = {
             let routing = self.routing.lock();
             let range = routing.ranges.find(key)?;
+            if trip.required.as_ref().is_some_and(|(required, _)| *required != range.id) {
+                return Some(Err(SendError::Split));
+            }
             trip.version = Some(range.version);
-            (range.id, range.replica(&self.config.near, turn)?.clone())
+            (range.id, range.replica(&self.config.near, turn)?.clone(), range.untried)
         };
         batch.header.any_replica = true;
         let patience = trip.deadline.min(Instant::now() + NEAR_PATIENCE);
@@ -219,7 +237,7 @@ impl Router {
             Err(Miss::Error(error)) => Some(Err(SendError::Kv(error))),
             Err(miss) => {
                 self.count(&miss);
-                trip.must_look_up = matches!(miss, Miss::RangeNotFound(_)) && !trip.looked_up;
+                trip.must_look_up = matches!(miss, Miss::RangeNotFound(_)) && !untried;
                 None
             }
         }
@@ -237,7 +255,7 @@ impl Router {
     }
 
     /// Looks the range up if it is not known, or known wrongly; once between two pauses.
-    async fn look_up_if_due(&self, trip: &mut Trip, key: &Bytes) -> Result<(), SendError> {
+    pub(super) async fn look_up_if_due(&self, trip: &mut Trip, key: &Bytes) -> Result<(), SendError> {
         let unknown = self.routing.lock().ranges.find(key).is_none();
         if trip.looked_up || !(unknown || trip.must_look_up) {
             return Ok(());
@@ -254,12 +272,12 @@ impl Router {
         self.look_up(trip, key).await
     }
 
-    fn version(&self, key: &[u8]) -> Option<u64> {
+    pub(super) fn version(&self, key: &[u8]) -> Option<u64> {
         self.routing.lock().ranges.find(key).map(|range| range.version)
     }
 
     /// Asks the nodes in turn which range holds a key, until one knows.
-    async fn look_up(&self, trip: &mut Trip, key: &Bytes) -> Result<(), SendError> {
+    pub(super) async fn look_up(&self, trip: &mut Trip, key: &Bytes) -> Result<(), SendError> {
         let lookup = RequestKind::RangeLookup(RangeLookup { key: key.clone() });
         let mut batch = BatchRequest { header: Header::default(), requests: vec![lookup.into()] };
         let mut walk = Walk::default();
@@ -311,11 +329,14 @@ impl Router {
 
     /// A connection that was only used to find the leaseholder is not kept beside the leaseholder's.
     fn retire_directory(&self, directory: Option<Place>, served: &Place) {
-        let Some(Place { connection, .. }) = directory else { return };
-        if connection.number != served.connection.number && connection.is_for_lookups() {
-            let address = connection.address.clone();
-            drop(connection);
-            self.routing.lock().connections.retire(&address);
+        let address = match directory {
+            Some(Place { connection, .. }) => Some(connection.address.clone()),
+            None => self.routing.lock().directory.take(),
+        };
+        let Some(address) = address.filter(|address| *address != served.connection.address) else { return };
+        let mut routing = self.routing.lock();
+        if routing.connections.existing(&address).is_some_and(|connection| connection.is_for_lookups()) {
+            routing.connections.retire(&address);
         }
     }
 
@@ -393,7 +414,7 @@ impl Router {
     }
 
     /// Waits before the nodes are asked again; fails when the time is up.
-    async fn pause(&self, trip: &mut Trip) -> Result<(), SendError> {
+    pub(super) async fn pause(&self, trip: &mut Trip) -> Result<(), SendError> {
         let until = Instant::now() + trip.pauses.next(self.config.environment.random_fraction());
         if until >= trip.deadline {
             return Err(SendError::Kv(miss::unavailable(trip.last.take())));

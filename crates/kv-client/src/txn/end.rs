@@ -1,13 +1,20 @@
 //! The end of a transaction.
 
-use super::options::{CommitInfo, ReadOptions};
+use super::commit::{Attempt, Plan};
+use super::options::CommitInfo;
+use super::part::Part;
 use super::state::{State, Status, ended};
 use super::write::{MAX_WRITE_BYTES, MAX_WRITES};
-use super::{Txn, lost};
-use crate::metrics::metrics;
-use crate::router::{Place, SendError, Sending};
+use super::{Txn, moved};
+use crate::client::KvClient;
+use crate::router::Place;
+use bytes::Bytes;
 use kv_api::batch::{BatchRequest, EndTxn, RequestKind};
-use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult};
+use kv_api::{Header, KvResult, TxnMeta};
+use smallvec::SmallVec;
+
+/// Times a commit is begun. Before each time but the first a lease has moved or a range was split.
+const MAX_ATTEMPTS: usize = 32;
 
 impl Txn {
     /// Commits.
@@ -21,42 +28,37 @@ impl Txn {
         if self.is_beyond_one_batch() {
             self.flush().await?;
         }
-        let mut from = Status::Open;
-        let response = loop {
-            let Some((mut batch, place)) = self.begin_commit(from)? else {
-                drop(unfinished);
-                return Ok(CommitInfo { timestamp: None });
+        if !self.begin_commit()? {
+            drop(unfinished);
+            return Ok(CommitInfo { timestamp: None });
+        }
+        for _ in 0..MAX_ATTEMPTS {
+            let (range_id, attempt) = match self.plan().await? {
+                Plan::Here(range_id) => (range_id, self.commit_in(range_id, None).await?),
+                Plan::Pinned { writer, readers } => (writer, self.commit_pinned(writer, &readers).await?),
+                // That goes on also when this future is dropped.
+                Plan::Wide(shares) => return self.commit_wide(shares).await,
             };
-            match self.send_commit(&mut batch, place.as_ref()).await? {
-                Some(response) => break response,
-                None => self.move_on()?,
-            }
-            from = Status::Committing;
-        };
-        let mut state = self.state.lock();
-        state.status = Status::Ended;
-        state.buffer.clear();
-        Ok(CommitInfo { timestamp: response.commit_timestamp })
+            let timestamp = match attempt {
+                Attempt::Again | Attempt::Behind(_) => continue,
+                Attempt::Committed(timestamp) => timestamp,
+                Attempt::CommittedAt(timestamp) => Some(timestamp),
+            };
+            self.committed_in(range_id);
+            return Ok(CommitInfo { timestamp });
+        }
+        Err(moved())
     }
 
-    /// The batch that commits, and where it must go; `None` if there is nothing to commit.
-    fn begin_commit(&self, from: Status) -> KvResult<Option<(BatchRequest, Option<Place>)>> {
+    /// Begins to commit; whether there is anything to commit.
+    fn begin_commit(&self) -> KvResult<bool> {
         let mut state = self.state.lock();
-        if state.status != from {
+        if state.status != Status::Open {
             return Err(ended());
         }
         state.check_settled()?;
         state.status = Status::Committing;
-        let mut requests = state.buffer.outcome();
-        if requests.is_empty() && !state.has_intents {
-            return Ok(None);
-        }
-        requests.push(RequestKind::EndTxn(EndTxn { commit: true, ..EndTxn::default() }).into());
-        let header = state.header(ReadOptions::default(), true, 0);
-        let place = state.required_place();
-        // A commit may come to hold locks before it fails.
-        state.known = true;
-        Ok(Some((BatchRequest { header, requests }, place)))
+        Ok(!state.buffer.is_empty() || state.has_intents())
     }
 
     fn is_beyond_one_batch(&self) -> bool {
@@ -64,57 +66,70 @@ impl Txn {
         state.buffer.len() > MAX_WRITES || state.buffer.bytes() > MAX_WRITE_BYTES && state.buffer.len() > 1
     }
 
-    /// Sends a commit; `None` if the node that knows the transaction has lost the lease.
-    async fn send_commit(
-        &self,
-        batch: &mut BatchRequest,
-        place: Option<&Place>,
-    ) -> KvResult<Option<BatchResponse>> {
-        // Others may wait for this one, so it does not queue behind them.
-        let error = match self.client.send(batch, Sending { place, ..Sending::default() }).await {
-            Ok(sent) => return Ok(Some(sent.response)),
-            Err(SendError::Moved) => return Ok(None),
-            Err(SendError::Kv(error)) => error,
-            Err(SendError::OtherConnection) => lost(),
-            Err(SendError::Lost) => {
-                let message = "the connection to the KV node was lost while the transaction committed";
-                KvError::new(KvErrorKind::Ambiguous, message)
-            }
-        };
-        if error.kind() == KvErrorKind::Ambiguous {
-            metrics().ambiguous.inc();
-        }
-        Err(error)
-    }
-
     /// Undoes everything. Does not wait for the KV node.
     pub async fn rollback(&self) {
         self.end_in_background();
     }
 
-    /// Ends the transaction without effect, unless it has ended, and tells the KV node if it may know
-    /// the transaction. What the node does not hear of it cleans up by itself when the connection ends;
-    /// what it has committed it does not undo.
-    fn end_in_background(&self) {
-        let (header, place) = {
+    /// The transaction has committed in a range, which knows that. Locks in others go.
+    fn committed_in(&self, range_id: u64) {
+        let farewells = {
             let mut state = self.state.lock();
-            if !state.end() {
+            state.status = Status::Ended;
+            state.buffer.clear();
+            state.farewells(|other| other != range_id)
+        };
+        farewells.into_iter().for_each(|farewell| farewell.send(&self.client));
+    }
+
+    /// Ends the transaction without effect, unless it has ended, and tells the KV nodes that may know the
+    /// transaction. What a node does not hear of it cleans up by itself when the connection ends; what it has
+    /// committed it does not undo.
+    fn end_in_background(&self) {
+        let farewells = {
+            let mut state = self.state.lock();
+            if state.status == Status::Ended {
                 return;
             }
-            (Header { txn: Some(state.meta()), ..Header::default() }, state.place.take())
+            state.status = Status::Ended;
+            state.buffer.clear();
+            let farewells = state.farewells(|_| true);
+            state.parts.iter_mut().for_each(|part| part.place = None);
+            farewells
         };
-        let requests = vec![RequestKind::EndTxn(EndTxn::default()).into()];
-        self.client.send_and_forget(BatchRequest { header, requests }, place);
+        farewells.into_iter().for_each(|farewell| farewell.send(&self.client));
+    }
+}
+
+/// What a node is told of a transaction that ends there without effect.
+pub(super) struct Farewell {
+    pub meta: TxnMeta,
+    pub place: Option<Place>,
+    pub key: Bytes,
+}
+
+impl Farewell {
+    /// The batch that says so.
+    pub fn batch(&self) -> BatchRequest {
+        let header = Header { txn: Some(self.meta.clone()), ..Header::default() };
+        BatchRequest { header, requests: vec![RequestKind::EndTxn(EndTxn::default()).into()] }
+    }
+
+    /// Sends it without waiting for the answer.
+    pub fn send(self, client: &KvClient) {
+        client.send_and_forget(self.batch(), self.place, &self.key);
     }
 }
 
 impl State {
-    /// Ends; whether the node has to be told.
-    fn end(&mut self) -> bool {
-        let tell = self.status != Status::Ended && self.known;
-        self.status = Status::Ended;
-        self.buffer.clear();
-        tell
+    /// What is to be said to the nodes that may know the transaction, of some of the ranges.
+    pub(super) fn farewells(&self, of: impl Fn(u64) -> bool) -> SmallVec<[Farewell; 1]> {
+        let told = self.parts.iter().filter(|part| part.known && of(part.at.range_id));
+        let farewell = |part: &Part| {
+            let Part { place, key, .. } = part;
+            Farewell { meta: self.meta(Some(part)), place: place.clone(), key: key.clone() }
+        };
+        told.map(farewell).collect()
     }
 }
 

@@ -1,11 +1,15 @@
 //! The transaction coordinator.
 //!
-//! `state` decides, and the other modules send: `read` reads, `write` buffers and flushes, `end` commits
-//! and rolls back.
+//! `state` and `part` decide, and the other modules send: `read` reads, `group` shares the reads of a call out
+//! among the ranges, `snapshot` moves the snapshot, `write` buffers and flushes, `end` and `commit` end.
 
+mod commit;
 mod end;
+mod group;
 mod options;
+mod part;
 mod read;
+mod snapshot;
 mod state;
 mod write;
 
@@ -17,8 +21,9 @@ mod tests;
 pub use options::{CommitInfo, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TxnOptions};
 
 use crate::client::KvClient;
-use crate::router::{Place, SendError, Sending};
-use kv_api::batch::BatchRequest;
+use crate::router::{Place, SendError, Sending, Sent};
+use bytes::Bytes;
+use kv_api::batch::{BatchRequest, RequestKind};
 use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, Timestamp};
 use parking_lot::Mutex;
 use state::{State, Status};
@@ -32,12 +37,14 @@ pub struct Txn {
     client: KvClient,
     options: TxnOptions,
     state: Mutex<State>,
+    /// Held by who moves the snapshot over several ranges.
+    moving: tokio::sync::Mutex<()>,
 }
 
 impl Txn {
     pub(crate) fn new(client: KvClient, options: TxnOptions) -> Self {
         let state = State::new(options.lock_timeout_ms, client.environment().clone());
-        Txn { client, options, state: Mutex::new(state) }
+        Txn { client, options, state: Mutex::new(state), moving: Default::default() }
     }
 
     /// The isolation level.
@@ -58,13 +65,14 @@ impl Txn {
     /// Whether anything was written (and not undone while it was buffered).
     pub fn has_writes(&self) -> bool {
         let state = self.state.lock();
-        state.has_intents || !state.buffer.is_empty()
+        !state.buffer.is_empty() || state.has_intents()
     }
 
     /// Whether the transaction has read, locked or written nothing that a retry would have to repeat.
     pub fn is_pristine(&self) -> bool {
         let state = self.state.lock();
-        state.read_timestamp.is_none() && !state.known && state.buffer.is_empty()
+        let known = state.parts.iter().any(|part| part.known);
+        state.read_timestamp.is_none() && !known && state.buffer.is_empty()
     }
 
     /// Starts a statement. Under READ COMMITTED it gets a snapshot of its own.
@@ -93,50 +101,112 @@ impl Txn {
         self.state.lock().undo(savepoint.sequence);
     }
 
-    /// Sends a batch by which the node knows, or comes to know, the transaction. All of these go on one
+    /// The range that holds a key or, if `before`, the keys right below it. What the transaction does not know the
+    /// client does, or looks up.
+    async fn locate(&self, key: &Bytes, before: bool) -> KvResult<u64> {
+        if let Some(known) = self.state.lock().parts.locate(key, before) {
+            return Ok(known);
+        }
+        let at = self.client.locate(key, before).await?;
+        let range_id = at.range_id;
+        self.state.lock().parts.learn(at);
+        Ok(range_id)
+    }
+
+    /// A range does not hold the keys any more that it held: it was split. The next look finds out how. Locks on
+    /// the keys it gave up went with them.
+    fn forget_range(&self, range_id: u64) -> KvResult<()> {
+        let mut state = self.state.lock();
+        let rests = |part: &part::Part| part.known && self.options.isolation == Isolation::ReadCommitted;
+        if state.parts.get(range_id).is_some_and(rests) {
+            return Err(moved());
+        }
+        state.parts.mislay(range_id);
+        Ok(())
+    }
+
+    /// Sends a batch to a range by which its node knows, or comes to know, the transaction. All of these go on one
     /// connection.
-    async fn send_bound(&self, batch: &mut BatchRequest, waits: bool) -> Result<BatchResponse, SendError> {
-        let place = {
+    async fn send_bound(
+        &self,
+        range_id: u64,
+        batch: &mut BatchRequest,
+        waits: bool,
+    ) -> Result<BatchResponse, SendError> {
+        let (place, key) = {
             let mut state = self.state.lock();
-            state.known = true;
-            state.bound_in_flight += 1;
-            state.required_place()
+            let part = state.parts.get_mut(range_id).ok_or(SendError::Split)?;
+            part.known = true;
+            part.bound_in_flight += 1;
+            (part.place.clone(), names_no_key(batch).then(|| part.key.clone()))
         };
         // Also when this future is dropped.
-        let _in_flight = BoundInFlight(self);
-        let sent =
-            self.client.send(batch, Sending { place: place.as_ref(), waits, ..Sending::default() }).await?;
+        let _in_flight = BoundInFlight(self, range_id);
+        let (place, key) = (place.as_ref(), key.as_ref());
+        let sending = Sending { place, key, waits, range: Some(range_id), ..Sending::default() };
+        let sent = self.send_timed(range_id, batch, sending).await?;
         let mut state = self.state.lock();
+        let part = state.parts.get_mut(range_id).ok_or(SendError::Split)?;
         let elsewhere = |known: &Place| known.connection.number != sent.place.connection.number;
-        if state.place.as_ref().is_some_and(elsewhere) {
+        if part.place.as_ref().is_some_and(elsewhere) {
             // The first two batches went out together, and the lease moved in between.
             return Err(SendError::OtherConnection);
         }
-        state.place = Some(sent.place);
-        if state.lease == 0 {
-            state.lease = sent.response.lease;
+        part.place = Some(sent.place);
+        if part.lease == 0 {
+            part.lease = sent.response.lease;
         }
         Ok(sent.response)
     }
 
-    /// The node that knows the transaction has lost the lease, and with it the transaction's locks. Goes on
-    /// as one that the new leaseholder does not know, if nothing rests on them.
-    fn move_on(&self) -> KvResult<()> {
+    /// Sends a batch, and takes note of what the clock of the range shows if the answer says so.
+    async fn send_timed(
+        &self,
+        range_id: u64,
+        batch: &mut BatchRequest,
+        sending: Sending<'_>,
+    ) -> Result<Sent, SendError> {
+        if batch.header.uncertainty_limit.is_none() {
+            return self.client.send(batch, sending).await;
+        }
+        let sent_ns = self.client.environment().physical_ns();
+        let sent = self.client.send(batch, sending).await?;
+        if let Some(clock) = sent.response.clock {
+            self.client.note_clock(range_id, clock, sent_ns);
+        }
+        Ok(sent)
+    }
+
+    /// The node that knows the transaction in a range has lost the lease, and with it the transaction's locks. Goes
+    /// on as one that the new leaseholder does not know, if nothing rests on them.
+    fn move_on(&self, range_id: u64) -> KvResult<()> {
         let mut state = self.state.lock();
         let validated = self.options.isolation == Isolation::Serializable;
-        if !validated || state.has_intents || state.flushing || state.bound_in_flight > 0 {
+        let rests = |part: &part::Part| part.has_intents || part.bound_in_flight > 0;
+        if !validated || state.flushing || state.parts.get(range_id).is_some_and(rests) {
             return Err(moved());
         }
-        state.become_unknown();
+        state.become_unknown(range_id);
         Ok(())
     }
 }
 
-struct BoundInFlight<'a>(&'a Txn);
+/// Whether none of a batch's requests says which range it is for.
+fn names_no_key(batch: &BatchRequest) -> bool {
+    batch.header.refresh_spans.is_empty()
+        && matches!(
+            batch.requests.first().and_then(|request| request.kind.as_ref()),
+            Some(RequestKind::EndTxn(_) | RequestKind::Refresh(_))
+        )
+}
+
+struct BoundInFlight<'a>(&'a Txn, u64);
 
 impl Drop for BoundInFlight<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().bound_in_flight -= 1;
+        if let Some(part) = self.0.state.lock().parts.get_mut(self.1) {
+            part.bound_in_flight -= 1;
+        }
     }
 }
 
@@ -153,11 +223,17 @@ fn moved() -> KvError {
     KvError::new(KvErrorKind::Aborted, message)
 }
 
+/// What a transaction is told whose ranges are split again and again.
+fn split_without_end() -> KvError {
+    KvError::new(KvErrorKind::Unavailable, "the range that holds the keys changes again and again")
+}
+
 /// An error of a batch that was not committed.
 fn aborted_if_lost(error: SendError) -> KvError {
     match error {
         SendError::Kv(error) => error,
         SendError::Lost | SendError::OtherConnection => lost(),
         SendError::Moved => moved(),
+        SendError::Split => split_without_end(),
     }
 }

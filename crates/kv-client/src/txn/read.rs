@@ -5,17 +5,19 @@
 //! that made progress, and the number is bounded besides.
 
 use super::options::{Isolation, ReadOptions, ScanOptions, ScanPage};
+use super::part::Part;
 use super::state::{Seen, State};
-use super::{TRUSTED_LOCKS, Txn, aborted_if_lost, lost, read_only};
+use super::{TRUSTED_LOCKS, Txn, aborted_if_lost, lost, read_only, split_without_end};
+use crate::client::given_up;
 use crate::router::{SendError, Sending};
 use bytes::Bytes;
-use kv_api::batch::{BatchRequest, Get, KeyValue, Refresh, RequestKind, Scan};
+use kv_api::batch::{BatchRequest, Get, KeyValue, RequestKind, Scan};
 use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, Request, Span};
 
-/// Most reads of one batch.
-const MAX_READS: usize = 10_000;
 /// Times a read is sent.
-const MAX_ATTEMPTS: usize = 32;
+pub(super) const MAX_ATTEMPTS: usize = 32;
+/// Times the range of a read is looked up.
+pub(super) const MAX_SPLITS: usize = 32;
 
 impl Txn {
     /// Reads a key.
@@ -24,52 +26,35 @@ impl Txn {
     /// What the KV node answers; see [`KvErrorKind`].
     pub async fn get(&self, key: &[u8], options: impl Into<ReadOptions>) -> KvResult<Option<Bytes>> {
         let full = self.client.tenant().prefixed(key);
-        if let Some(written) = self.written(&full)? {
-            return Ok(written);
-        }
         let options = options.into();
-        self.read(vec![get_request(&full, options)], options, 0, |state, response| {
-            self.note_read(state, &Span::point(full.clone()), options, 1);
-            let value = response.responses.into_iter().next().and_then(|response| response.value);
-            // It may have been written while it was read.
-            state.buffer.get(&full).unwrap_or(value)
-        })
-        .await
-    }
-
-    /// Reads keys, in one batch (or few, if they are many).
-    ///
-    /// # Errors
-    /// As for [`Txn::get`].
-    pub async fn get_many(
-        &self,
-        keys: &[Bytes],
-        options: impl Into<ReadOptions>,
-    ) -> KvResult<Vec<Option<Bytes>>> {
-        let options = options.into();
-        let mut values = vec![None; keys.len()];
-        let mut missing = Vec::with_capacity(keys.len());
-        for (key, value) in keys.iter().zip(&mut values) {
-            let full = self.client.tenant().prefixed(key);
-            match self.written(&full)? {
-                Some(written) => *value = written,
-                None => missing.push((full, value)),
+        for _ in 0..MAX_SPLITS {
+            let known = {
+                let state = self.state.lock();
+                state.check_open()?;
+                if let Some(written) = state.buffer.get(&full) {
+                    return Ok(written);
+                }
+                state.parts.locate(&full, false)
+            };
+            let range = match known {
+                Some(range) => range,
+                None => self.locate(&full, false).await?,
+            };
+            let read = self.read(range, vec![get_request(&full, options)], options, 0, |state, response| {
+                self.note_read(state, range, &Span::point(full.clone()), options, 1);
+                let value = response.responses.into_iter().next().and_then(|response| response.value);
+                // It may have been written while it was read.
+                state.buffer.get(&full).unwrap_or(value)
+            });
+            match read.await {
+                Err(SendError::Split) => self.forget_range(range)?,
+                read => return read.map_err(aborted_if_lost),
             }
         }
-        for chunk in missing.chunks_mut(MAX_READS) {
-            let requests = chunk.iter().map(|(key, _)| get_request(key, options)).collect();
-            self.read(requests, options, 0, |state, response| {
-                for ((key, value), response) in chunk.iter_mut().zip(response.responses) {
-                    self.note_read(state, &Span::point(key.clone()), options, 1);
-                    **value = state.buffer.get(key).unwrap_or(response.value);
-                }
-            })
-            .await?;
-        }
-        Ok(values)
+        Err(split_without_end())
     }
 
-    /// Reads a page of a span. An empty end is the end of the tenant's keys.
+    /// Reads a page of a span. An empty end is the end of the tenant's keys. A page ends where a range ends.
     ///
     /// # Errors
     /// As for [`Txn::get`].
@@ -79,50 +64,22 @@ impl Txn {
         if full.start >= full.end {
             return Ok(ScanPage::default());
         }
-        let request = scan_request(&full, &options);
-        self.read(vec![request], options.read, options.target_bytes, |state, response| {
-            let found = response.responses.into_iter().next().unwrap_or_default();
-            self.page(state, &full, &options, found.rows, found.resume)
-        })
-        .await
-    }
-
-    /// Reads the first page of several spans in one batch. The target of bytes holds for all of them
-    /// together; pages that found no room are empty, with the whole span left.
-    ///
-    /// # Errors
-    /// As for [`Txn::get`].
-    pub async fn scan_many(&self, spans: &[Span], options: ScanOptions) -> KvResult<Vec<ScanPage>> {
-        let mut pages = vec![ScanPage::default(); spans.len()];
-        let mut wanted: Vec<(Span, &mut ScanPage)> = spans
-            .iter()
-            .map(|span| self.client.full_span(span))
-            .zip(&mut pages)
-            .filter(|(span, _)| span.start < span.end)
-            .collect();
-        self.state.lock().check_open()?;
-        for chunk in wanted.chunks_mut(MAX_READS) {
-            let requests = chunk.iter().map(|(span, _)| scan_request(span, &options)).collect();
-            self.read(requests, options.read, options.target_bytes, |state, response| {
-                for ((span, page), found) in chunk.iter_mut().zip(response.responses) {
-                    **page = self.page(state, span, &options, found.rows, found.resume);
-                }
-            })
-            .await?;
+        for _ in 0..MAX_SPLITS {
+            let range = self.locate(scan_begin(&full, &options), options.reverse).await?;
+            let Some(here) = self.state.lock().parts.get(range).and_then(|part| part.at.clip(&full)) else {
+                continue;
+            };
+            let requests = vec![scan_request(&here, &options)];
+            let read = self.read(range, requests, options.read, options.target_bytes, |state, response| {
+                let found = response.responses.into_iter().next().unwrap_or_default();
+                self.page(state, range, [&full, &here], &options, found.rows, found.resume)
+            });
+            match read.await {
+                Err(SendError::Split) => self.forget_range(range)?,
+                read => return read.map_err(aborted_if_lost),
+            }
         }
-        Ok(pages)
-    }
-
-    /// Moves the snapshot to the present, if nothing read so far has changed.
-    ///
-    /// # Errors
-    /// `Retry` if something has.
-    pub async fn refresh(&self) -> KvResult<()> {
-        if self.read_timestamp().is_none() {
-            return self.state.lock().check_open();
-        }
-        let refresh = RequestKind::Refresh(Refresh::default()).into();
-        self.send_read(vec![refresh], ReadOptions::default(), 0, true, |_, _| ()).await
+        Err(split_without_end())
     }
 
     /// What the transaction itself wrote to a key and the KV node does not know.
@@ -132,56 +89,68 @@ impl Txn {
         Ok(state.buffer.get(key))
     }
 
-    async fn read<T>(
+    /// Sends reads to a range; fails with [`SendError::Split`] if it does not hold all of them any more.
+    pub(super) async fn read<T>(
         &self,
+        range_id: u64,
         requests: Vec<Request>,
         options: ReadOptions,
         target_bytes: u64,
         finish: impl FnOnce(&mut State, BatchResponse) -> T,
-    ) -> KvResult<T> {
+    ) -> Result<T, SendError> {
         if options.locks() && self.options.read_only {
-            return Err(read_only());
+            return Err(read_only().into());
         }
-        self.send_read(requests, options, target_bytes, options.locks(), finish).await
+        self.send_read(range_id, requests, options, target_bytes, options.locks(), finish).await
     }
 
     /// Sends reads until the answer can be used, and then uses it without letting anything come between.
     /// With `validates`, the node may move the snapshot.
-    async fn send_read<T>(
+    pub(super) async fn send_read<T>(
         &self,
+        range_id: u64,
         requests: Vec<Request>,
         options: ReadOptions,
         target_bytes: u64,
         validates: bool,
         finish: impl FnOnce(&mut State, BatchResponse) -> T,
-    ) -> KvResult<T> {
+    ) -> Result<T, SendError> {
         let mut batch = BatchRequest { requests, ..BatchRequest::default() };
         for _ in 0..MAX_ATTEMPTS {
             let (seen, known) = {
                 let state = self.state.lock();
                 state.check_open()?;
-                batch.header = state.header(options, validates, target_bytes);
-                (Seen::of(&state), state.known)
+                batch.header = state.header(range_id, options, validates, target_bytes);
+                (Seen::of(&state, range_id), state.parts.get(range_id).is_some_and(|part| part.known))
             };
-            let response = if options.locks() || known {
-                match self.send_bound(&mut batch, options.locks()).await {
-                    Ok(response) => response,
-                    Err(SendError::Lost) if !known => {
-                        self.forget_lost_locks()?;
-                        continue;
-                    }
-                    Err(SendError::Moved) => {
-                        self.move_on()?;
-                        continue;
-                    }
-                    Err(error) => return Err(aborted_if_lost(error)),
-                }
+            let bound = options.locks() || known;
+            let sent = if bound {
+                self.send_bound(range_id, &mut batch, options.locks()).await
             } else {
-                if self.options.read_only && self.options.follower_reads && !validates {
+                if self.may_read_anywhere(&batch) && !validates {
                     // No replica but the leaseholder knows transactions.
                     (batch.header.txn, batch.header.any_replica) = (None, true);
                 }
-                self.client.resend(&mut batch, Sending::default()).await?
+                let sending = Sending { again: true, range: Some(range_id), ..Sending::default() };
+                self.send_timed(range_id, &mut batch, sending).await.map(|sent| sent.response)
+            };
+            let response = match sent {
+                Ok(response) => response,
+                Err(SendError::Split) => return Err(SendError::Split),
+                Err(SendError::Kv(error)) if error.kind() == KvErrorKind::SnapshotBehind => {
+                    self.catch_up(&seen, error).await?;
+                    continue;
+                }
+                Err(error) if !bound => return Err(given_up(error).into()),
+                Err(SendError::Lost) if !known => {
+                    self.forget_lost_locks(range_id)?;
+                    continue;
+                }
+                Err(SendError::Moved) => {
+                    self.move_on(range_id)?;
+                    continue;
+                }
+                Err(error) => return Err(aborted_if_lost(error).into()),
             };
             let mut state = self.state.lock();
             state.check_open()?;
@@ -189,68 +158,89 @@ impl Txn {
                 return Ok(finish(&mut state, response));
             }
         }
-        Err(KvError::new(KvErrorKind::Retry, "reads of the transaction overlap without end"))
+        Err(KvError::new(KvErrorKind::Retry, "reads of the transaction overlap without end").into())
+    }
+
+    /// Whether any replica may answer a read. What is uncertain only the leaseholder knows.
+    fn may_read_anywhere(&self, batch: &BatchRequest) -> bool {
+        self.options.read_only && self.options.follower_reads && batch.header.uncertainty_limit.is_none()
     }
 
     /// The connection was lost under the first locking read: the node has dropped whatever it locked,
     /// and nothing rests on it yet.
-    fn forget_lost_locks(&self) -> KvResult<()> {
+    fn forget_lost_locks(&self, range_id: u64) -> KvResult<()> {
         let mut state = self.state.lock();
-        if state.bound_in_flight > 0 || state.place.is_some() {
+        let rests = |part: &Part| part.bound_in_flight > 0 || part.place.is_some();
+        if state.parts.get(range_id).is_some_and(rests) {
             return Err(lost());
         }
-        state.become_unknown();
+        state.become_unknown(range_id);
         Ok(())
     }
 
-    /// Tracks a span that was read, with the number of keys locked in it.
-    fn note_read(&self, state: &mut State, span: &Span, options: ReadOptions, keys: usize) {
+    /// Tracks a span of a range that was read, with the number of keys locked in it.
+    pub(super) fn note_read(
+        &self,
+        state: &mut State,
+        range_id: u64,
+        span: &Span,
+        options: ReadOptions,
+        keys: usize,
+    ) {
         if options.locks() {
             state.locked_keys = state.locked_keys.saturating_add(keys);
         }
-        let tracked = match self.options.isolation {
+        let validated = match self.options.isolation {
             Isolation::Serializable => !self.options.read_only,
             Isolation::ReadCommitted => options.locks() && state.locked_keys > TRUSTED_LOCKS,
         };
-        if tracked {
+        if validated {
             state.refresh.add(span);
+        } else if !options.locks() {
+            // Where all keys are in one range, nothing is ever uncertain.
+            let alone = |part: &Part| part.at.holds_all(self.client.tenant_span());
+            if state.parts.get(range_id).is_some_and(alone) {
+                state.untracked = true;
+            } else {
+                state.loose.add(span);
+            }
         }
     }
 
-    /// Turns what the KV node returned for a span into a page: own writes laid over, cut to the limit,
-    /// prefixes stripped.
-    fn page(
+    /// Turns what the KV node returned for a span, or for the part of it that lies in its range (`here`), into a
+    /// page: own writes laid over, cut to the limit, prefixes stripped.
+    pub(super) fn page(
         &self,
         state: &mut State,
-        span: &Span,
+        range_id: u64,
+        [span, here]: [&Span; 2],
         options: &ScanOptions,
         rows: Vec<KeyValue>,
         resume: Option<Span>,
     ) -> ScanPage {
-        let mut covered = span.clone();
-        match &resume {
-            Some(rest) if options.reverse => covered.start = rest.end.clone(),
-            Some(rest) => covered.end = rest.start.clone(),
-            None => {}
+        let mut covered = here.clone();
+        let mut left = span.clone();
+        match (&resume, options.reverse) {
+            (Some(rest), true) => (covered.start, left.end) = (rest.end.clone(), rest.end.clone()),
+            (Some(rest), false) => (covered.end, left.start) = (rest.start.clone(), rest.start.clone()),
+            (None, true) => left.end = here.start.clone(),
+            (None, false) => left.start = here.end.clone(),
         }
         if covered.start < covered.end {
-            self.note_read(state, &covered, options.read, rows.len());
+            self.note_read(state, range_id, &covered, options.read, rows.len());
         }
         let mut rows = if state.buffer.touches(&covered.start, &covered.end) {
             state.buffer.overlay(&covered.start, &covered.end, options.reverse, rows)
         } else {
             rows
         };
-        let mut resume = resume;
         let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
         if limit > 0 && rows.len() > limit {
             rows.truncate(limit);
-            resume = rows.last().map(|last| rest_after(span, &last.key, options.reverse));
+            left = rows.last().map_or(left, |last| rest_after(span, &last.key, options.reverse));
         }
         let strip = |key: Bytes| self.client.strip_key(key);
-        let resume = resume
-            .filter(|rest| rest.start < rest.end)
-            .map(|rest| Span { start: strip(rest.start), end: strip(rest.end) });
+        let resume = (left.start < left.end).then(|| Span { start: strip(left.start), end: strip(left.end) });
         ScanPage { rows: rows.into_iter().map(|row| (strip(row.key), row.value)).collect(), resume }
     }
 }
@@ -264,11 +254,16 @@ fn rest_after(span: &Span, last: &[u8], reverse: bool) -> Span {
     }
 }
 
-fn get_request(key: &Bytes, options: ReadOptions) -> Request {
+pub(super) fn get_request(key: &Bytes, options: ReadOptions) -> Request {
     RequestKind::Get(Get { key: key.clone(), lock: options.lock as i32 }).into()
 }
 
-fn scan_request(span: &Span, options: &ScanOptions) -> Request {
+/// Where a scan begins: at a key or, if it is reverse, right below one.
+pub(super) fn scan_begin<'a>(span: &'a Span, options: &ScanOptions) -> &'a Bytes {
+    if options.reverse { &span.end } else { &span.start }
+}
+
+pub(super) fn scan_request(span: &Span, options: &ScanOptions) -> Request {
     RequestKind::Scan(Scan {
         start: span.start.clone(),
         end: span.end.clone(),

@@ -1,9 +1,9 @@
 //! What a coordinator knows of its transaction. Pure: nothing here sends or waits.
 
 use super::options::ReadOptions;
+use super::part::{Part, Parts};
 use crate::environment::Environment;
 use crate::refresh::RefreshSpans;
-use crate::router::Place;
 use crate::write_buffer::WriteBuffer;
 use bytes::Bytes;
 use kv_api::batch::IgnoredSequences;
@@ -33,19 +33,13 @@ pub struct State {
     pub sequence: u32,
     /// What rolled-back savepoints undid of the intents.
     pub ignored: Vec<IgnoredSequences>,
-    /// Whether the node said that it has intents of the transaction.
-    pub has_intents: bool,
-    /// Whether a batch was sent by which the node may know the transaction: it may hold locks or
-    /// intents, and must be told how the transaction ends.
-    pub known: bool,
     /// Whether a flush is under way, or was given up half way: which writes the node has is not known.
     pub flushing: bool,
-    /// The lease under which the node came to know the transaction; 0 until it has said so.
-    pub lease: u64,
-    /// Batches under way by which the node knows the transaction.
-    pub bound_in_flight: u32,
-    /// Where the transaction is known.
-    pub place: Option<Place>,
+    /// What it has to do with each range it uses.
+    pub parts: Parts,
+    /// Up to where something committed in further ranges may lie before the transaction's begin; none until there
+    /// is a snapshot.
+    pub uncertain_until: Option<Timestamp>,
     /// Keys locked, roughly.
     pub locked_keys: usize,
     pub lock_timeout_ms: u32,
@@ -54,7 +48,12 @@ pub struct State {
     /// Number of batches of writes the node has as intents.
     pub flushes: u32,
     pub buffer: WriteBuffer,
+    /// What was read and must be unchanged when the transaction commits, or its snapshot moves.
     pub refresh: RefreshSpans,
+    /// What was read besides and must be unchanged when the coordinator moves the snapshot.
+    pub loose: RefreshSpans,
+    /// Whether anything was read at the snapshot that is in neither.
+    pub untracked: bool,
 }
 
 fn new_id(environment: &Environment) -> Bytes {
@@ -77,18 +76,17 @@ impl State {
             fixed: false,
             sequence: 0,
             ignored: Vec::new(),
-            has_intents: false,
-            known: false,
-            lease: 0,
             flushing: false,
-            bound_in_flight: 0,
-            place: None,
+            parts: Parts::default(),
+            uncertain_until: None,
             locked_keys: 0,
             lock_timeout_ms,
             statement: 0,
             flushes: 0,
             buffer: WriteBuffer::default(),
             refresh: RefreshSpans::default(),
+            loose: RefreshSpans::default(),
+            untracked: false,
         }
     }
 
@@ -109,43 +107,81 @@ impl State {
         Ok(())
     }
 
-    /// How the node is told whose batch it is.
-    pub fn meta(&self) -> TxnMeta {
+    /// How a node is told whose batch it is.
+    pub fn meta(&self, part: Option<&Part>) -> TxnMeta {
         TxnMeta {
             id: self.id.clone(),
             sequence: self.sequence,
             ignored: self.ignored.clone(),
-            has_intents: self.has_intents,
-            lease: self.lease,
+            has_intents: part.is_some_and(|part| part.has_intents),
+            lease: part.map_or(0, |part| part.lease),
         }
     }
 
-    /// The header of a batch. With `validates`, it carries what the transaction has read.
-    pub fn header(&self, options: ReadOptions, validates: bool, target_bytes: u64) -> Header {
+    /// The header of a batch for a range. With `validates`, it carries what the transaction has read there.
+    pub fn header(&self, range_id: u64, options: ReadOptions, validates: bool, target_bytes: u64) -> Header {
+        let part = self.parts.get(range_id);
+        let (refresh_spans, spans_elsewhere) = match part {
+            Some(part) if validates => self.refresh.within(&part.at),
+            _ => (Vec::new(), false),
+        };
         Header {
-            txn: Some(self.meta()),
+            txn: Some(self.meta(part)),
             read_timestamp: self.read_timestamp,
-            refresh_spans: if validates { self.refresh.to_vec() } else { Vec::new() },
+            refresh_spans,
             fixed_read_timestamp: self.fixed,
             wait_policy: options.wait as i32,
             lock_timeout_ms: self.lock_timeout_ms,
             target_bytes,
+            uncertainty_limit: part.and_then(|part| self.uncertainty_limit(part)),
+            spans_elsewhere,
             ..Header::default()
         }
     }
 
-    /// Where the next batch must go, if that matters.
-    pub fn required_place(&self) -> Option<Place> {
-        self.place.clone().filter(|_| self.known)
+    /// Up to where what is committed in a range may lie before the transaction's begin although it is above the
+    /// snapshot (`cockroachdb-2020`, section 4.2). What the clock of the range showed at any time since is a
+    /// bound, too, for every key of the range: so it is sent again, but lower.
+    fn uncertainty_limit(&self, part: &Part) -> Option<Timestamp> {
+        let (limit, snapshot) = (self.uncertain_until?, self.read_timestamp?);
+        let limit = part.observed.map_or(limit, |observed| limit.min(observed));
+        (limit > snapshot).then_some(limit)
     }
 
-    /// Becomes a transaction that the node never heard of, after it forgot this one and nothing that
-    /// was read or written rests on it.
-    pub fn become_unknown(&mut self) {
-        self.id = new_id(&self.environment);
-        self.known = false;
-        self.lease = 0;
-        self.place = None;
+    /// There is a snapshot, which the clock of a range has given.
+    pub fn begin_snapshot(&mut self, at: Timestamp, range_id: u64) {
+        self.read_timestamp = Some(at);
+        self.uncertain_until = Some(Timestamp::MAX);
+        self.parts.forget_clocks();
+        if let Some(part) = self.parts.get_mut(range_id) {
+            part.observed = Some(at);
+        }
+    }
+
+    /// Whether any node has intents of the transaction.
+    pub fn has_intents(&self) -> bool {
+        self.parts.iter().any(|part| part.has_intents)
+    }
+
+    /// Changes with everything that is tracked.
+    pub fn tracked(&self) -> (u64, u64) {
+        (self.refresh.version(), self.loose.version())
+    }
+
+    /// Whether nothing keeps the snapshot where it is.
+    pub fn has_no_spans(&self) -> bool {
+        self.refresh.is_empty() && self.loose.is_empty()
+    }
+
+    /// A range's node forgot the transaction's part there, on which nothing that was read or written rests: it is
+    /// one that it never heard of. The name stays as long as others know it.
+    pub fn become_unknown(&mut self, range_id: u64) {
+        if let Some(part) = self.parts.get_mut(range_id) {
+            part.become_unknown();
+        }
+        if self.parts.iter().all(|part| !part.known) {
+            self.id = new_id(&self.environment);
+        }
     }
 
     /// A number for the next write.
@@ -164,7 +200,7 @@ impl State {
         if from >= to {
             return;
         }
-        if self.has_intents {
+        if self.has_intents() {
             self.ignored.retain(|range| range.from < from);
             match self.ignored.last_mut() {
                 Some(last) if last.to >= from => last.to = to,
@@ -178,8 +214,14 @@ impl State {
     pub fn new_snapshot(&mut self) {
         self.statement = self.statement.wrapping_add(1);
         self.fixed = false;
+        if !self.loose.is_empty() {
+            self.loose.clear();
+        }
+        self.untracked = false;
         if self.refresh.is_empty() {
             self.read_timestamp = None;
+            self.uncertain_until = None;
+            self.parts.forget_clocks();
         }
     }
 }
@@ -190,18 +232,25 @@ pub struct Seen {
     statement: u32,
     flushes: u32,
     read_timestamp: Option<Timestamp>,
-    refresh_version: u64,
+    tracked: (u64, u64),
+    range_id: u64,
 }
 
 impl Seen {
-    /// What a read is sent with now.
-    pub fn of(state: &State) -> Self {
+    /// What a read is sent to a range with now.
+    pub fn of(state: &State, range_id: u64) -> Self {
         Seen {
+            range_id,
             statement: state.statement,
             flushes: state.flushes,
             read_timestamp: state.read_timestamp,
-            refresh_version: state.refresh.version(),
+            tracked: state.tracked(),
         }
+    }
+
+    /// The snapshot it is sent with.
+    pub fn read_timestamp(&self) -> Option<Timestamp> {
+        self.read_timestamp
     }
 
     /// Takes note of where the node read; false if the answer is stale and the read must be sent again.
@@ -217,20 +266,31 @@ impl Seen {
         let read_at = response.read_timestamp.or(self.read_timestamp);
         if state.read_timestamp == self.read_timestamp {
             let moved = self.read_timestamp.is_some() && read_at != self.read_timestamp;
-            if moved && state.refresh.version() != self.refresh_version {
+            if moved && state.tracked() != self.tracked {
                 // What was read meanwhile was not checked when the snapshot moved.
                 return false;
             }
-            state.read_timestamp = read_at;
+            match read_at {
+                Some(read_at) if self.read_timestamp.is_none() => {
+                    state.begin_snapshot(read_at, self.range_id)
+                }
+                _ => state.read_timestamp = read_at,
+            }
+            state.parts.note_clock(self.range_id, response.clock);
             return true;
         }
-        read_at == state.read_timestamp
+        if read_at != state.read_timestamp {
+            return false;
+        }
+        state.parts.note_clock(self.range_id, response.clock);
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::located::Located;
     use kv_api::Span;
 
     fn at(wall_ns: u64) -> BatchResponse {
@@ -240,11 +300,11 @@ mod tests {
     #[test]
     fn reads_that_overlap_come_from_one_snapshot() {
         let mut state = State::new(0, Environment::of_machine());
-        let (first, second) = (Seen::of(&state), Seen::of(&state));
+        let (first, second) = (Seen::of(&state, 1), Seen::of(&state, 1));
         assert!(first.admit(&mut state, &at(5)));
         assert!(!second.admit(&mut state, &at(6)), "another snapshot");
         assert_eq!(state.read_timestamp, Some(Timestamp::new(5, 0)));
-        let (plain, locking) = (Seen::of(&state), Seen::of(&state));
+        let (plain, locking) = (Seen::of(&state, 1), Seen::of(&state, 1));
         assert!(locking.admit(&mut state, &at(9)), "a locking read moves the snapshot");
         assert!(!plain.admit(&mut state, &at(5)), "and what was read below it is stale");
         assert_eq!(state.read_timestamp, Some(Timestamp::new(9, 0)));
@@ -253,8 +313,8 @@ mod tests {
     #[test]
     fn the_snapshot_moves_only_if_everything_read_was_checked() {
         let mut state = State::new(0, Environment::of_machine());
-        assert!(Seen::of(&state).admit(&mut state, &at(5)));
-        let locking = Seen::of(&state);
+        assert!(Seen::of(&state, 1).admit(&mut state, &at(5)));
+        let locking = Seen::of(&state, 1);
         state.refresh.add(&Span::point(Bytes::from_static(b"k")));
         assert!(!locking.admit(&mut state, &at(9)));
         assert_eq!(state.read_timestamp, Some(Timestamp::new(5, 0)));
@@ -264,16 +324,16 @@ mod tests {
     #[test]
     fn a_flush_makes_reads_under_way_stale() {
         let mut state = State::new(0, Environment::of_machine());
-        let read = Seen::of(&state);
+        let read = Seen::of(&state, 1);
         state.flushes += 1;
         assert!(!read.admit(&mut state, &at(5)));
-        assert!(Seen::of(&state).admit(&mut state, &at(5)));
+        assert!(Seen::of(&state, 1).admit(&mut state, &at(5)));
     }
 
     #[test]
     fn a_read_of_an_earlier_statement_leaves_the_snapshot_alone() {
         let mut state = State::new(0, Environment::of_machine());
-        let late = Seen::of(&state);
+        let late = Seen::of(&state, 1);
         state.new_snapshot();
         assert!(late.admit(&mut state, &at(5)));
         assert_eq!(state.read_timestamp, None);
@@ -282,7 +342,8 @@ mod tests {
     #[test]
     fn undone_ranges_stay_sorted_and_disjoint() {
         let mut state = State::new(0, Environment::of_machine());
-        state.has_intents = true;
+        state.parts.learn(Located { range_id: 1, ..Located::default() });
+        state.parts.get_mut(1).unwrap().has_intents = true;
         let mut model = std::collections::BTreeSet::new();
         let ranges = [(3, 5), (5, 9), (20, 24), (22, 30), (10, 31)];
         for (from, upto) in ranges {

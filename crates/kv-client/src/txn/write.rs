@@ -1,10 +1,10 @@
 //! Writes: buffered, and sent as intents when they are too many.
 
 use super::options::ReadOptions;
-use super::{Txn, aborted_if_lost, read_only};
+use super::{Txn, aborted_if_lost, read_only, split_without_end};
 use crate::metrics::metrics;
 use crate::router::SendError;
-use crate::write_buffer::Write;
+use crate::write_buffer::{Write, written_key};
 use bytes::Bytes;
 use kv_api::batch::BatchRequest;
 use kv_api::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
@@ -14,6 +14,8 @@ use kv_api::{KvError, KvErrorKind, KvResult};
 pub(super) const MAX_WRITES: usize = 50_000;
 /// Bytes of writes of one batch, unless a single one is larger.
 pub(super) const MAX_WRITE_BYTES: usize = 8 << 20;
+/// Batches that a flush sends at most. The buffer is bounded, so more means that ranges change without end.
+const MAX_FLUSHES: usize = 1 << 20;
 /// How far the buffer may outgrow its budget before writes are refused.
 const HARD_BOUND_FACTOR: usize = 16;
 /// The least such bound, in bytes.
@@ -76,33 +78,61 @@ impl Txn {
     /// # Errors
     /// As for [`Txn::get`], and `ConditionFailed`.
     pub async fn flush(&self) -> KvResult<()> {
-        loop {
-            let mut batch = {
-                let mut state = self.state.lock();
+        for _ in 0..MAX_FLUSHES {
+            let first = {
+                let state = self.state.lock();
                 state.check_open()?;
                 state.check_settled()?;
-                if state.buffer.is_empty() {
-                    return Ok(());
+                match state.buffer.first_key(b"") {
+                    Some(first) => first.clone(),
+                    None => return Ok(()),
                 }
-                // Until the answer is there; for good if this future is dropped before.
-                state.flushing = true;
-                let requests = state.buffer.chunk(MAX_WRITES, MAX_WRITE_BYTES);
-                BatchRequest { header: state.header(ReadOptions::default(), false, 0), requests }
             };
-            metrics().flushes.inc();
-            let result = self.send_bound(&mut batch, true).await;
-            let mut state = self.state.lock();
-            state.flushing = false;
-            if let Err(SendError::Moved) = result {
-                drop(state);
-                self.move_on()?;
-                continue;
-            }
-            result.map_err(aborted_if_lost)?;
-            state.has_intents = true;
-            state.flushes = state.flushes.wrapping_add(1);
-            state.buffer.remove(&batch.requests);
+            let range_id = self.locate(&first, false).await?;
+            self.flush_some(range_id).await?;
         }
+        Err(split_without_end())
+    }
+
+    /// Sends some of the writes to the range that holds them, or finds that it does not.
+    async fn flush_some(&self, range_id: u64) -> KvResult<()> {
+        let mut batch = {
+            let mut state = self.state.lock();
+            state.check_open()?;
+            state.check_settled()?;
+            let Some(part) = state.parts.get(range_id) else { return Ok(()) };
+            let requests = state.buffer.chunk(&part.at, MAX_WRITES, MAX_WRITE_BYTES);
+            if requests.is_empty() {
+                // Undone meanwhile, or split.
+                return Ok(());
+            }
+            // Until the answer is there; for good if this future is dropped before.
+            state.flushing = true;
+            BatchRequest { header: state.header(range_id, ReadOptions::default(), false, 0), requests }
+        };
+        metrics().flushes.inc();
+        let result = self.send_bound(range_id, &mut batch, true).await;
+        let mut state = self.state.lock();
+        state.flushing = false;
+        match result {
+            Err(SendError::Moved) => {
+                drop(state);
+                return self.move_on(range_id);
+            }
+            Err(SendError::Split) => {
+                drop(state);
+                return self.forget_range(range_id);
+            }
+            result => result.map_err(aborted_if_lost)?,
+        };
+        if let Some(part) = state.parts.get_mut(range_id) {
+            part.has_intents = true;
+            let first = batch.requests.iter().find_map(written_key);
+            part.intent = part.intent.take().or(first.map(|key| Bytes::copy_from_slice(key)));
+        }
+        state.flushes = state.flushes.wrapping_add(1);
+        state.buffer.remove(&batch.requests);
+        Ok(())
     }
 
     fn write(&self, key: &[u8], write: Write) -> KvResult<()> {

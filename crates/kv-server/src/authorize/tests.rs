@@ -157,7 +157,9 @@ fn every_kind_of_request_outside_is_refused() {
                 assert_eq!(allowed(caller, kind), lookup, "{caller:?}: {name} on {place}");
             }
             for span in [Span::point(start.clone()), Span::new(start.clone(), end.clone())] {
-                for kind in [Refresh::default().into_kind(), EndTxn { commit: true, ..EndTxn::default() }.into_kind()] {
+                for kind in
+                    [Refresh::default().into_kind(), EndTxn { commit: true, ..EndTxn::default() }.into_kind()]
+                {
                     assert!(
                         authorize(caller, &batch(kind, vec![span.clone()])).is_err(),
                         "refresh span on {place}"

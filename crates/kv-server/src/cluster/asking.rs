@@ -80,7 +80,17 @@ impl Drop for Forget<'_> {
 }
 
 fn is_answer(kind: &Kind) -> bool {
-    matches!(kind, Kind::Book(_) | Kind::Done(_) | Kind::Promise(_) | Kind::Refused(_) | Kind::Digest(_))
+    matches!(
+        kind,
+        Kind::Book(_)
+            | Kind::Done(_)
+            | Kind::Promise(_)
+            | Kind::Refused(_)
+            | Kind::Digest(_)
+            | Kind::TxnOutcome(_)
+            | Kind::Waits(_)
+            | Kind::RangeId(_)
+    )
 }
 
 /// A message as it travels.

@@ -15,7 +15,7 @@ pub struct Message {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// What is asked or answered.
-    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 22, 23")]
     pub kind: Option<Kind>,
 }
 
@@ -55,6 +55,97 @@ pub enum Kind {
     /// The replica of a range holds something else than the others: it must not serve. Answered with `Done`.
     #[prost(message, tag = "12")]
     Distrust(Gone),
+    /// Asks the leaseholder of the root range for the name of a range that is to be split off another.
+    #[prost(message, tag = "13")]
+    GetRangeId(GetRangeId),
+    /// A name that no range has had.
+    #[prost(message, tag = "14")]
+    RangeId(Named),
+    /// See [`AskOutcome`]. Only the leaseholder of the key's range answers.
+    #[prost(message, tag = "20")]
+    AskOutcome(AskOutcome),
+    /// See [`TxnOutcome`].
+    #[prost(message, tag = "21")]
+    TxnOutcome(TxnOutcome),
+    /// Asks which transactions of a tenant wait for which.
+    #[prost(message, tag = "22")]
+    AskWaits(AskWaits),
+    /// See [`Waits`].
+    #[prost(message, tag = "23")]
+    Waits(Waits),
+}
+
+/// Asks what becomes of a transaction over several ranges, or says it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct AskOutcome {
+    /// The tenant.
+    #[prost(uint64, tag = "1")]
+    pub tenant: u64,
+    /// The transaction's id.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub txn: Bytes,
+    /// A key of the range that is asked: the anchor, if nothing else is said.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub key: Bytes,
+    /// Asks instead whether the key's range is prepared at or below this timestamp. If it is not, it never will be.
+    #[prost(message, optional, tag = "4")]
+    pub confirm: Option<Timestamp>,
+    /// Says instead that the transaction committed here, as is on record at the anchor. Answered when the part is
+    /// settled.
+    #[prost(message, optional, tag = "5")]
+    pub committed: Option<Timestamp>,
+}
+
+/// How it stands with a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum OutcomeStatus {
+    /// Nobody can say yet.
+    Pending = 0,
+    /// The part asked about is prepared.
+    Prepared = 1,
+    /// It committed.
+    Committed = 2,
+    /// It did not commit and never will.
+    Aborted = 3,
+}
+
+/// What becomes of a transaction.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct TxnOutcome {
+    /// How it stands.
+    #[prost(enumeration = "OutcomeStatus", tag = "1")]
+    pub status: i32,
+    /// Where it is prepared, or committed.
+    #[prost(message, required, tag = "2")]
+    pub timestamp: Timestamp,
+}
+
+/// See [`Kind::AskWaits`].
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct AskWaits {
+    /// The tenant.
+    #[prost(uint64, tag = "1")]
+    pub tenant: u64,
+}
+
+/// A transaction that waits for another.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Wait {
+    /// Id of the one that waits.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub waiter: Bytes,
+    /// Id of the one waited for.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub holder: Bytes,
+}
+
+/// Who waits for whom on a node.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Waits {
+    /// The waits.
+    #[prost(message, repeated, tag = "1")]
+    pub waits: Vec<Wait>,
 }
 
 /// Nothing more to say.
@@ -85,6 +176,28 @@ pub struct Report {
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct Gone {
     /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+}
+
+/// See [`Kind::GetRangeId`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetRangeId {
+    /// The range that is to be split.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+    /// Its first key.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub start: Bytes,
+    /// First key after it.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub end: Bytes,
+}
+
+/// A name for a range.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Named {
+    /// The name.
     #[prost(uint64, tag = "1")]
     pub range_id: RangeId,
 }

@@ -7,7 +7,8 @@
 //!
 //! A node decides, with [`crate::placement`], about the members of the ranges whose leases it holds, one step
 //! at a time ([`placing`]); ranges that sleep are woken when something is to be done about them. It reports
-//! who they are to the root range's leaseholder, which keeps the directory ([`ranges`]).
+//! who they are to the root range's leaseholder, which keeps the directory ([`ranges`], [`reported`]). It also
+//! splits them when they have grown too large or are too busy ([`splitting`]).
 //!
 //! What nodes ask each other besides travels as [`message`]s.
 
@@ -17,6 +18,8 @@ pub mod message;
 mod nodes;
 mod placing;
 mod ranges;
+mod reported;
+mod splitting;
 
 use crate::node::{Asker, Node};
 use crate::peers::{JoinRequest, Links};
@@ -53,7 +56,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(120);
 const MAX_MESSAGES: usize = 4096;
 
 /// Tenant under which the node works on the cluster's own keys; no tenant has this id.
-const CLUSTER: u64 = 0;
+pub(crate) const CLUSTER: u64 = 0;
 
 /// What is known of a node.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -167,6 +170,8 @@ pub struct Cluster {
     joining: tokio::sync::Mutex<()>,
     /// Changes of the directory come one at a time.
     directory: tokio::sync::Mutex<()>,
+    /// So do splits of ranges whose leases are held here.
+    splitting: tokio::sync::Mutex<()>,
     /// The last range whose remaining replicas were seen to.
     gone_after: Mutex<RangeId>,
     /// Ranges to be reported to the directory.
@@ -189,6 +194,7 @@ impl Cluster {
             incoming: Mutex::new(Some(incoming)),
             joining: tokio::sync::Mutex::new(()),
             directory: tokio::sync::Mutex::new(()),
+            splitting: tokio::sync::Mutex::new(()),
             gone_after: Mutex::default(),
             to_report: Mutex::default(),
             placing: Mutex::default(),
@@ -260,6 +266,11 @@ impl Cluster {
     // Who is there.
 
     /// What is known of the nodes, by their numbers.
+    /// The other nodes of the cluster, as far as they are known.
+    pub(crate) fn others(&self) -> Vec<NodeId> {
+        self.known.lock().nodes.keys().copied().filter(|id| *id != self.myself.id).collect()
+    }
+
     fn records(&self) -> Vec<NodeRecord> {
         self.known.lock().nodes.values().cloned().collect()
     }
@@ -415,7 +426,7 @@ impl Cluster {
         if let Kind::GetPromise(asked) = kind {
             // At once: reads wait for it.
             let Some(node) = self.node.upgrade() else { return };
-            let answer = match node.pipeline.promise(asked.range_id) {
+            let answer = match node.promise(asked.range_id) {
                 Ok((timestamp, index)) => Kind::Promise(message::Promise { timestamp, index }),
                 Err(error) => refusal(error),
             };
@@ -469,6 +480,10 @@ impl Cluster {
             }
             Kind::GetBook(_) => Kind::Book(Book { nodes: self.records(), root: self.root_members() }),
             Kind::Report(report) => done(self.take_report(node, report.records).await),
+            Kind::GetRangeId(asked) => match self.give_range_id(node, asked).await {
+                Ok(named) => Kind::RangeId(named),
+                Err(error) => refusal(error),
+            },
             Kind::Gone(gone) => done(node.pipeline.destroy(gone.range_id).await),
             Kind::GetDigest(asked) => match crate::check::digest(node, asked).await {
                 Ok(digest) => Kind::Digest(digest),
@@ -482,6 +497,11 @@ impl Cluster {
                 node.distrust(gone.range_id);
                 Kind::Done(Empty {})
             }
+            Kind::AskOutcome(asked) => match crate::recover::answer(node, asked).await {
+                Ok(outcome) => Kind::TxnOutcome(outcome),
+                Err(error) => refusal(error),
+            },
+            Kind::AskWaits(asked) => Kind::Waits(crate::recover::waits(node, asked)),
             // Promises are given before this; the others are answers.
             _ => refusal(KvError::new(KvErrorKind::Internal, "this is no question")),
         }

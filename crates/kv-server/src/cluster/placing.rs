@@ -7,13 +7,13 @@
 use super::message::Note;
 use super::nodes::for_range;
 use super::{Cluster, LOOK, NodeRecord};
-use crate::directory::decode_config;
+use crate::directory::{self, decode_config};
 use crate::node::Node;
 use crate::pipeline::{NodesStatus, ROOT, Standing};
 use crate::placement::{self, NodeView, Placed, Step, next_step};
 use kv_api::KvError;
 use prost::Message as _;
-use replication::{MemberChange, NodeId, RangeId};
+use replication::{MemberChange, NodeId, RangeDescriptor, RangeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(super) struct Progress {
     load: u64,
     leads_root: bool,
     /// The nodes as they were when the sleeping ranges were gone over last.
-    surveyed: Vec<(NodeId, bool, bool, String)>,
+    surveyed: Vec<(NodeId, bool, bool, bool, String)>,
     /// Where the survey goes on; absent when it is over.
     survey_after: Option<RangeId>,
     /// Whether the present survey has found anything to do.
@@ -229,8 +229,8 @@ impl Cluster {
 
     /// Goes over sleeping ranges and wakes those about which something is to be done.
     async fn survey(&self, node: &Arc<Node>, views: &[NodeView]) -> Result<(), KvError> {
-        let state: Vec<_> =
-            views.iter().map(|view| (view.id, view.dead, view.draining, view.locality.clone())).collect();
+        let state = |view: &NodeView| (view.id, view.live, view.dead, view.draining, view.locality.clone());
+        let state: Vec<_> = views.iter().map(state).collect();
         let after = {
             let mut progress = self.placing.lock();
             if progress.surveyed != state {
@@ -257,8 +257,9 @@ impl Cluster {
             }
             let placed = placed(&replica.members);
             let config = decode_config(&descriptor.config);
-            if !self.is_mine(replica.range, &placed, views) || !placement::needs_care(&placed, views, &config)
-            {
+            let cares =
+                placement::needs_care(&placed, views, &config) || self.is_unheard_of(node, descriptor);
+            if !self.is_mine(replica.range, &placed, views) || !cares {
                 continue;
             }
             let (node, range) = (Arc::clone(node), replica.range);
@@ -278,6 +279,15 @@ impl Cluster {
         progress.survey_after =
             if over { std::mem::take(&mut progress.found).then_some(0) } else { Some(last) };
         Ok(())
+    }
+
+    /// Whether a range was split off another and the directory here, if there is one, has not heard of it: whoever
+    /// wakes it reports it. It may be of a tenant that was dropped just then; that it is told, too.
+    fn is_unheard_of(&self, node: &Node, descriptor: &RangeDescriptor) -> bool {
+        let known = || directory::before(&*node.engine, &descriptor.start).ok().flatten();
+        descriptor.origin != 0
+            && node.pipeline.span(ROOT).is_some()
+            && known().is_none_or(|known| known.range_id != descriptor.range_id)
     }
 
     /// Whether it is on this node to wake a range.

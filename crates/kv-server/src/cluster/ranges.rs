@@ -6,10 +6,11 @@
 
 use super::Cluster;
 use super::message::{Gone, Kind, Report};
-use crate::command::{Command, Effects, NewVersion};
+use super::reported::Draft;
+use crate::command::{Command, Effects, NewVersion, Order};
 use crate::directory::{
-    GoneRecord, RangeRecord, counter_key, gone, gone_key, gone_members, last_range, lookup, record_key,
-    tenant_descriptor,
+    GoneRecord, RangeRecord, before, counter_key, gone, gone_key, gone_members, last_range, lookup,
+    of_tenant, record_key, tenant_descriptor,
 };
 use crate::node::Node;
 use crate::pipeline::{ROOT, Standing};
@@ -54,18 +55,19 @@ impl Cluster {
             leaseholder: members.voters.get(turn).copied().unwrap_or(self.myself.id),
             voters: members.voters,
             learners: members.learners,
-            index: 0,
-            config: Bytes::new(),
+            ..RangeRecord::default()
         };
         let writes = vec![
             (counter_key(), Some(Bytes::copy_from_slice(&range_id.to_be_bytes()))),
             (record_key(&record.start), Some(record.encode_to_vec().into())),
         ];
-        let change = RangeChange { descriptor: None, created: vec![descriptor] };
+        // Nothing was ever served in it; its clock need not begin seconds ahead.
+        let served = Some(node.pipeline.clock(ROOT)?);
+        let change = RangeChange { descriptor: None, created: vec![descriptor], served };
         self.write(node, lease, writes, Some(change)).await
     }
 
-    /// Takes a tenant's range out of the directory; its replicas are removed soon.
+    /// Takes a tenant's ranges out of the directory, all at once; their replicas are removed soon.
     ///
     /// # Errors
     /// As for [`Cluster::create_tenant`].
@@ -74,10 +76,16 @@ impl Cluster {
         {
             let _one_at_a_time = self.directory.lock().await;
             let lease = node.pipeline.lease(ROOT)?;
-            let Some(record) = lookup(&*node.engine, &tenant.span().start)? else { return Ok(()) };
-            // A member that is not in the record, because it was added just now, is found out when it reports.
-            let members = record.voters.into_iter().chain(record.learners).collect();
-            let writes = vec![(record_key(&record.start), None), gone_write(record.range_id, members)];
+            let mut writes = Vec::new();
+            // A member that is not in a record, because it was added just now, is found out when it reports; so is
+            // a range that was split off just now.
+            for record in of_tenant(&*node.engine, tenant)? {
+                let members = record.voters.into_iter().chain(record.learners).collect();
+                writes.extend([(record_key(&record.start), None), gone_write(record.range_id, members)]);
+            }
+            if writes.is_empty() {
+                return Ok(());
+            }
             self.write(node, lease, writes, None).await?;
         }
         // What cannot be removed now is tried again by the next look.
@@ -88,7 +96,7 @@ impl Cluster {
     }
 
     /// Applies changes of the cluster's own keys, one set at a time.
-    async fn write(
+    pub(super) async fn write(
         &self,
         node: &Arc<Node>,
         lease: u64,
@@ -168,21 +176,17 @@ impl Cluster {
             // Whoever holds the lease now reports; a half-finished change is reported when it is whole.
             .filter(|status| held(status.range) && !status.group.members.is_joint())
             .filter_map(|status| {
-                let descriptor = status.descriptor?;
-                Some(RangeRecord {
-                    range_id: status.range,
-                    start: descriptor.start,
-                    end: descriptor.end,
-                    generation: descriptor.generation,
-                    voters: status.group.members.voters,
-                    learners: status.group.members.learners,
-                    leaseholder: self.myself.id,
-                    index: status.group.applied,
-                    config: descriptor.config,
-                })
+                let (members, index) = (status.group.members, status.group.applied);
+                Some(RangeRecord::of(status.descriptor?, members, self.myself.id, index))
             })
-            .filter(|record| !self.is_known(node, record))
             .collect();
+        let mut followers = Vec::new();
+        for record in &records {
+            followers.extend(self.following(node, record).await?);
+        }
+        let mut records = records;
+        records.retain(|record| !self.is_known(node, record));
+        records.extend(followers);
         let told = records.is_empty()
             || if leads_root {
                 self.take_report(node, records).await.is_ok()
@@ -195,6 +199,28 @@ impl Cluster {
             to_report.retain(|range| !ranges.contains(range));
         }
         Ok(())
+    }
+
+    /// The range that follows one that is reported, if it was split off another and there is a replica of it here.
+    /// Perhaps nobody has ever held its lease, and the directory has not heard of it.
+    async fn following(&self, node: &Node, record: &RangeRecord) -> Result<Option<RangeRecord>, KvError> {
+        if TenantId::of_key(&record.end) != TenantId::of_key(&record.start) {
+            return Ok(None);
+        }
+        let Some(range) = node.pipeline.covering(record.end.clone()).await? else { return Ok(None) };
+        let replica = node.pipeline.survey(range.saturating_sub(1), 1).await?.pop();
+        let Some((descriptor, members)) = replica
+            .filter(|replica| replica.range == range && !replica.members.is_joint())
+            .and_then(|replica| Some((replica.descriptor?, replica.members)))
+        else {
+            return Ok(None);
+        };
+        // Whatever its leaseholder says is newer.
+        let record = RangeRecord::of(descriptor, members, self.myself.id, 0);
+        let listed = || before(&*node.engine, &record.start).ok().flatten();
+        let is_known = node.pipeline.span(ROOT).is_some()
+            && listed().is_some_and(|known| known.range_id == record.range_id);
+        Ok((!is_known && record.origin != 0).then_some(record))
     }
 
     /// Whether the replica of the directory here, if there is one, says the same already.
@@ -221,22 +247,17 @@ impl Cluster {
     ) -> Result<(), KvError> {
         let _one_at_a_time = self.directory.lock().await;
         let lease = node.pipeline.lease(ROOT)?;
-        let mut writes = Vec::new();
         let mut strangers: Vec<(RangeId, Vec<NodeId>)> = Vec::new();
-        for record in records.into_iter().take(MAX_REPORTED) {
-            match lookup(&*node.engine, &record.start)? {
-                Some(known) if known.range_id == record.range_id => {
-                    if record.index > known.index && record.start == known.start {
-                        writes.push((record_key(&record.start), Some(record.encode_to_vec().into())));
-                    }
-                }
-                // It is no more: whoever reports it has not heard.
-                _ => {
-                    let members = record.voters.into_iter().chain(record.learners).collect();
-                    strangers.push((record.range_id, members));
-                }
+        let mut draft = Draft::new(&*node.engine);
+        for record in records.into_iter().take(2 * MAX_REPORTED) {
+            let members = record.voters.iter().chain(&record.learners).copied().collect();
+            let range_id = record.range_id;
+            if !draft.take(record)? {
+                strangers.push((range_id, members));
             }
         }
+        let write = |record: RangeRecord| (record_key(&record.start), Some(record.encode_to_vec().into()));
+        let mut writes: Vec<(Bytes, Option<Bytes>)> = draft.news().map(write).collect();
         for (range_id, mut members) in strangers {
             let known = gone_members(&*node.engine, range_id)?;
             members
@@ -262,7 +283,7 @@ impl Cluster {
         let status = node.pipeline.status(range).await?;
         let descriptor = status.and_then(|status| status.descriptor);
         let descriptor = descriptor.ok_or_else(|| KvError::range_not_found(range))?;
-        if descriptor.start != tenant.span().start {
+        if TenantId::of_key(&descriptor.start) != Some(tenant) {
             return Err(KvError::range_not_found(range));
         }
         let changed = RangeDescriptor {
@@ -270,7 +291,7 @@ impl Cluster {
             config: config.encode_to_vec().into(),
             ..descriptor
         };
-        let change = RangeChange { descriptor: Some(changed), created: vec![] };
+        let change = RangeChange { descriptor: Some(changed), created: vec![], ..RangeChange::default() };
         submit(node, range, lease, Effects::default(), Some(change)).await?;
         // What cannot be reported now is reported at the next look.
         self.described(range);
@@ -301,7 +322,7 @@ async fn submit(
         effects,
         change,
         lease,
-        ordered: true,
+        order: Order::Present,
         before_visible: None,
         late: None,
         done: Box::new(move |result| {

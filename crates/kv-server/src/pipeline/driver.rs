@@ -1,7 +1,11 @@
 //! The thread that owns the node's replicas.
 
+mod split;
+
+pub use split::SplitAt;
+
 use super::recovery::Recovery;
-use super::{Asked, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State};
+use super::{Asked, CEILING_AHEAD_NS, CEILING_SLACK_NS, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State};
 use crate::command::CommandError;
 use crate::metrics::metrics;
 use bytes::Bytes;
@@ -14,14 +18,13 @@ use replication::{
     Envelope, Event, GroupStatus, LeaseView, Millis, NodeId, Proposal, RangeDescriptor, RangeId,
     ReplicationError, Sound, Store,
 };
+use split::Splitting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{Engine, StorageError, WriteBatch};
 use tokio::sync::oneshot;
 
-/// How far the ceiling of the lease is raised above the clock.
-const CEILING_AHEAD_NS: u64 = 5_000_000_000;
 /// Most commands in one group.
 const MAX_GROUP_LEN: usize = 1024;
 /// Most bytes of effects in one group.
@@ -84,6 +87,8 @@ struct Awake {
     lapsed: Option<Millis>,
     /// To whom the lease goes as soon as nothing is under way.
     leaving: Option<Leaving>,
+    /// Where it is being split.
+    splitting: Option<Splitting>,
 }
 
 /// A lease that is about to be handed over.
@@ -126,6 +131,8 @@ pub(super) struct Driver {
     closing: Option<Millis>,
     /// Ranges whose leases are to be handed over.
     leaving: BTreeSet<RangeId>,
+    /// Ranges that are being split.
+    splitting: BTreeSet<RangeId>,
     /// Who waits for entries to be applied.
     reaching: Vec<(RangeId, u64, oneshot::Sender<bool>)>,
     disk_was_full: bool,
@@ -141,7 +148,7 @@ struct Work {
 }
 
 fn busy(reason: &str) -> KvError {
-    KvError::new(KvErrorKind::Unavailable, format!("the lease of the range stays: {reason}"))
+    KvError::new(KvErrorKind::Unavailable, format!("the range stays as it is: {reason}"))
 }
 
 fn span_of(descriptor: &RangeDescriptor) -> Span {
@@ -169,6 +176,7 @@ impl Driver {
             changed: BTreeSet::new(),
             closing: None,
             leaving: BTreeSet::new(),
+            splitting: BTreeSet::new(),
             reaching: Vec::new(),
             disk_was_full: false,
         }
@@ -321,6 +329,7 @@ impl Driver {
             self.transport.send(envelope);
         }
         self.hand_over(now);
+        self.propose_splits(now);
         self.publish();
         self.tell_reached();
         Ok(())
@@ -366,7 +375,7 @@ impl Driver {
             }
         }
         for (range, span) in idle {
-            if hook.as_ref().is_some_and(|hook| hook.is_used(&span)) {
+            if hook.as_ref().is_some_and(|hook| hook.is_used(range, &span)) {
                 self.store.touch(range);
             }
         }
@@ -406,6 +415,7 @@ impl Driver {
         let found = state.ranges.entry(range).or_insert_with(|| RangeState::new(span_of(descriptor)));
         if found.span.start != descriptor.start || found.span.end != descriptor.end {
             found.span = span_of(descriptor);
+            found.splits += 1;
         }
     }
 
@@ -417,7 +427,7 @@ impl Driver {
         let proposal = Proposal {
             id,
             range: queued.command.range,
-            lease_sequence: queued.command.lease,
+            lease_sequence: super::sequence_of(queued.command.lease),
             batch,
             change: queued.command.change.take(),
             // Commands are proposed in the order of their timestamps.
@@ -451,7 +461,9 @@ impl Driver {
             if let Ok(index) = result {
                 found.applied = found.applied.max(Some(index));
             }
-            found.in_flight.remove(&timestamp);
+            if found.in_flight.remove(&timestamp) {
+                found.landed.send_replace(());
+            }
         }
         (command.done)(result.map(|_| timestamp));
     }
@@ -461,12 +473,12 @@ impl Driver {
         if awake.ceiling_asked || awake.acquired.is_none() {
             return;
         }
-        let latest =
-            self.shared.state.lock().ranges.get(&range).map_or(0, |found| found.clock.latest().wall_ns);
-        let ceiling = Timestamp::new(
-            latest.max(self.shared.environment.physical_ns()).saturating_add(CEILING_AHEAD_NS),
-            0,
-        );
+        let wanted = {
+            let state = self.shared.state.lock();
+            state.ranges.get(&range).map_or(0, |found| found.clock.latest().max(found.wanted).wall_ns)
+        };
+        let ahead = self.shared.environment.physical_ns().saturating_add(CEILING_AHEAD_NS);
+        let ceiling = Timestamp::new(ahead.max(wanted.saturating_add(CEILING_SLACK_NS)), 0);
         awake.ceiling_asked = self.store.extend_ceiling(now, range, ceiling).is_ok();
     }
 
@@ -492,6 +504,7 @@ impl Driver {
                 let _ = answer.send(self.store.change_members(now, range, change).map_err(refused));
             }
             Asked::TransferLease(range, to, answer) => self.begin_leaving(now, range, to, answer),
+            Asked::Split(range, at, answer) => self.begin_split(now, range, at, answer),
             Asked::Statuses(ranges, answer) => {
                 let status = |range| {
                     let group = self.store.status(range)?;
@@ -566,7 +579,7 @@ impl Driver {
     ) {
         let awake = self.awake.get_mut(&range).filter(|awake| awake.acquired.is_some());
         match awake {
-            Some(awake) if awake.leaving.is_none() => {
+            Some(awake) if awake.leaving.is_none() && awake.splitting.is_none() => {
                 awake.leaving = Some(Leaving { to, since: now, answer });
                 if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
                     found.held = None;
@@ -575,7 +588,7 @@ impl Driver {
             }
             // Who asked may be gone.
             Some(_) => {
-                let _ = answer.send(Err(busy("its lease is being handed over already")));
+                let _ = answer.send(Err(busy("another change of it is under way")));
             }
             None => {
                 let _ = answer.send(Err(super::not_leaseholder()));
@@ -586,8 +599,7 @@ impl Driver {
     /// Hands over the leases of ranges in which nothing is under way any more.
     fn hand_over(&mut self, now: Millis) {
         for range in std::mem::take(&mut self.leaving) {
-            let under_way = self.pending.values().any(|queued| queued.command.range == range)
-                || self.shared.state.lock().queue.iter().any(|queued| queued.command.range == range);
+            let under_way = self.is_under_way(range);
             let Some(awake) = self.awake.get_mut(&range) else { continue };
             let Some(leaving) = awake.leaving.take() else { continue };
             if !under_way {
@@ -680,13 +692,17 @@ impl Driver {
             Event::Applied { range, id, index } => {
                 if let Some(queued) = self.pending.remove(&id) {
                     self.finish(queued, Ok(index));
+                } else if self.is_split(range, id) {
+                    self.end_split(range, Ok(()));
                 } else if self.awake.get(&range).is_some_and(|awake| awake.recovery.is(id)) {
                     self.recover(now, range)?;
                 }
             }
-            Event::Rejected { id, .. } => {
+            Event::Rejected { range, id } => {
                 if let Some(queued) = self.pending.remove(&id) {
                     self.finish(queued, Err(CommandError::Rejected));
+                } else if self.is_split(range, id) {
+                    self.end_split(range, Err(super::not_leaseholder()));
                 }
             }
             Event::LeaseAcquired { range, sequence, floor, .. } => {
@@ -728,7 +744,7 @@ impl Driver {
                 self.enter(range);
                 self.described(range);
             }
-            Event::Created { range, .. } => tracing::debug!(range, "a range came to be"),
+            Event::Created { range, .. } => self.created(now, range)?,
             Event::Slept { range } => {
                 tracing::debug!(range, "a range fell asleep");
                 self.leave(range);
@@ -748,7 +764,7 @@ impl Driver {
     fn forget(&self, range: RangeId) {
         let span = self.shared.state.lock().ranges.get(&range).map(|found| found.span.clone());
         if let (Some(hook), Some(span)) = (self.hook.lock().clone(), span) {
-            hook.forget(&span);
+            hook.forget(range, &span);
         }
     }
 
@@ -773,7 +789,12 @@ impl Driver {
         let Some(sequence) = awake.acquired else { return Ok(()) };
         let Some(span) = self.store.descriptor(range).map(span_of) else { return Ok(()) };
         self.changed.insert(range);
-        let next = match awake.recovery.next(&*self.engine, &span) {
+        let hook = self.hook.lock().clone();
+        let next = awake.recovery.next(&*self.engine, &span).and_then(|next| match (&next, hook) {
+            (None, Some(hook)) => hook.adopt(range, &span).map(|()| None),
+            _ => Ok(next),
+        });
+        let next = match next {
             Ok(next) => next,
             Err(error @ StorageError::Corruption(_)) => {
                 tracing::error!(range, "what transactions have left cannot be read: {error}");
@@ -825,9 +846,13 @@ impl Driver {
                 (LeaseView::Held { sequence, ceiling, until }, Some(acquired))
                     if sequence == acquired
                         && awake.leaving.is_none()
+                        && awake.splitting.is_none()
                         && awake.recovery.is_complete()
                         && ceiling > found.clock.latest() =>
                 {
+                    if found.held.is_none_or(|held| held.ceiling != ceiling) {
+                        found.landed.send_replace(());
+                    }
                     found.held = Some(Held { sequence, ceiling, until });
                     found.stand(Standing::Leaseholder(sequence));
                 }
@@ -840,6 +865,8 @@ impl Driver {
     }
 
     fn lease_lost(&mut self, range: RangeId, leader: Option<NodeId>) {
+        // It may be applied yet.
+        self.end_split(range, Err(CommandError::Unknown.into()));
         if let Some(awake) = self.awake.get_mut(&range) {
             *awake = Awake::default();
         }
@@ -847,6 +874,8 @@ impl Driver {
             let mut state = self.shared.state.lock();
             if let Some(found) = state.ranges.get_mut(&range) {
                 found.held = None;
+                found.landed.send_replace(());
+                found.wanted = Timestamp::MIN;
                 found.wants_ceiling = false;
                 found.damaged = None;
             }

@@ -34,7 +34,7 @@ fn put(pipeline: &Pipeline, key: &str, done: mpsc::Sender<Outcome>) -> Command {
         change: None,
         effects: Effects { versions, ..Effects::default() },
         lease: pipeline.lease(ROOT).expect("held"),
-        ordered: true,
+        order: Order::Present,
         before_visible: None,
         late: None,
         done: Box::new(move |result| {

@@ -165,7 +165,10 @@ async fn a_connection_full_of_lock_waits_still_takes_the_commit_they_wait_for() 
     for id in 1..=8 {
         remote.write(&request(id, vec![put("a", "v", 1)])).await;
     }
-    let commit = batch(header, vec![put("a", "first", 1), RequestKind::EndTxn(EndTxn { commit: true, ..EndTxn::default() })]);
+    let commit = batch(
+        header,
+        vec![put("a", "first", 1), RequestKind::EndTxn(EndTxn { commit: true, ..EndTxn::default() })],
+    );
     remote.write(&frame(&ClientFrame { id: 9, batch: commit })).await;
     let mut seen = Vec::new();
     for _ in 0..9 {

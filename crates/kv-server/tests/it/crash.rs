@@ -126,20 +126,35 @@ impl Client {
     }
 }
 
-/// Copies the files of a store as a crash would leave them; begins again when one was removed meanwhile.
+/// Copies the files of a store as a crash would leave them; begins again when the engine changed which files
+/// there are meanwhile, for the copy would be of no single moment.
 fn crash_image(from: &Path, to: &Path) {
-    let copy = || -> std::io::Result<()> {
+    let listed = || -> std::io::Result<Vec<(std::ffi::OsString, Option<u64>)>> {
+        let mut files = Vec::new();
         for file in std::fs::read_dir(from)? {
-            let path = file?.path();
-            let name = path.file_name().expect("a name");
-            if name != "LOCK" {
-                std::fs::copy(&path, to.join(name))?;
-            }
+            let file = file?;
+            let name = file.file_name();
+            // The manifest names the others. Logs may grow.
+            let is_manifest = name.to_string_lossy().starts_with("MANIFEST");
+            let len = if is_manifest { Some(file.metadata()?.len()) } else { None };
+            files.push((name, len));
         }
-        Ok(())
+        files.sort();
+        Ok(files)
     };
-    while let Err(error) = copy() {
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    let copy = || -> std::io::Result<bool> {
+        let before = listed()?;
+        for (name, _) in before.iter().filter(|(name, _)| name != "LOCK") {
+            std::fs::copy(from.join(name), to.join(name))?;
+        }
+        Ok(listed()? == before)
+    };
+    loop {
+        match copy() {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
+        }
         for file in std::fs::read_dir(to).expect("list") {
             std::fs::remove_file(file.expect("entry").path()).expect("remove");
         }

@@ -2,7 +2,10 @@
 
 mod connection;
 mod crash;
+mod distributed;
 mod histories;
+mod nodes;
 mod peers;
 mod protocol;
+mod split;
 mod support;

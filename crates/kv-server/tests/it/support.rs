@@ -82,6 +82,11 @@ impl Client {
         }
     }
 
+    /// Asks the node, whatever the answer.
+    pub async fn ask_once(&self, batch: BatchRequest) -> BatchResult {
+        self.ask_as(self.caller, batch).await
+    }
+
     async fn ask_as(&self, caller: Caller, batch: BatchRequest) -> BatchResult {
         match self.node.handle(caller, self.connection, batch) {
             Answer::Ready(result) => result,

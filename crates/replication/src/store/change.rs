@@ -63,8 +63,10 @@ impl<F: Faults> Store<F> {
         let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
         let Some(old) = group.state.descriptor.clone() else { return Ok(()) };
         let lease = &group.state.lease;
-        // Up to there this range has served the keys that it gives up.
-        let floor = lease.ceiling.max(lease.floor);
+        // Up to there this range has served the keys that it gives up. It has served nothing in them since
+        // its leaseholder said so, which is the one whose lease is in force.
+        let most = lease.ceiling.max(lease.floor);
+        let floor = change.served.map_or(most, |served| served.min(most));
         let floor = if self.faults.planted(Bug::NewRangeBelowFloor) { Timestamp::MIN } else { floor };
         let members = group.state.members.clone();
         if let Some(descriptor) = change.descriptor {

@@ -12,9 +12,13 @@ fn leaders(cluster: &mut Cluster, range: RangeId) -> Vec<NodeId> {
 }
 
 fn change(own: bool) -> Option<RangeChange> {
-    let split =
-        || RangeChange { descriptor: Some(span(FIRST, "b", "m", 1)), created: vec![span(2, "m", "y", 0)] };
-    let tenant = || RangeChange { descriptor: None, created: vec![span(2, "y", "z", 0)] };
+    let split = || RangeChange {
+        descriptor: Some(span(FIRST, "b", "m", 1)),
+        created: vec![span(2, "m", "y", 0)],
+        ..RangeChange::default()
+    };
+    let tenant =
+        || RangeChange { descriptor: None, created: vec![span(2, "y", "z", 0)], ..RangeChange::default() };
     Some(if own { split() } else { tenant() })
 }
 

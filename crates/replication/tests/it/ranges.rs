@@ -6,11 +6,15 @@ use replication::message::Payload;
 use replication::{Envelope, Event, MemberChange, RangeChange, ReplicationError};
 
 fn split(at: &str) -> Option<RangeChange> {
-    Some(RangeChange { descriptor: Some(span(FIRST, "b", at, 1)), created: vec![span(2, at, "y", 0)] })
+    Some(RangeChange {
+        descriptor: Some(span(FIRST, "b", at, 1)),
+        created: vec![span(2, at, "y", 0)],
+        ..RangeChange::default()
+    })
 }
 
 fn tenant() -> Option<RangeChange> {
-    Some(RangeChange { descriptor: None, created: vec![span(9, "y", "z", 0)] })
+    Some(RangeChange { descriptor: None, created: vec![span(9, "y", "z", 0)], ..RangeChange::default() })
 }
 
 fn led() -> Cluster {
@@ -52,10 +56,29 @@ fn a_range_is_cut_in_two() {
 }
 
 #[test]
+fn a_new_range_begins_where_the_old_one_has_served_up_to() {
+    let first_floor = |served| {
+        let mut cluster = led();
+        cluster.raise_ceiling(FIRST, Timestamp::new(77, 0));
+        let change =
+            split("m").map(|change| RangeChange { served: Some(Timestamp::new(served, 0)), ..change });
+        cluster.propose(FIRST, None, change).expect("split");
+        cluster.settle();
+        let holder = cluster.lead(3, 2);
+        cluster.nodes[&holder].events.iter().find_map(|event| match event {
+            Event::LeaseAcquired { range: 2, floor, .. } => Some(floor.wall_ns),
+            _ => None,
+        })
+    };
+    assert_eq!(first_floor(50), Some(50));
+    assert_eq!(first_floor(90), Some(77), "it cannot have served above the ceiling of its lease");
+}
+
+#[test]
 fn changes_that_do_not_fit_are_not_proposed() {
     let mut cluster = led();
     let refused = |result| assert!(matches!(result, Err(ReplicationError::Change { .. })), "{result:?}");
-    let change = |created| Some(RangeChange { descriptor: None, created });
+    let change = |created| Some(RangeChange { descriptor: None, created, ..RangeChange::default() });
     refused(cluster.propose(FIRST, None, change(vec![span(2, "p", "q", 0)])));
     cluster.propose(FIRST, None, tenant()).expect("a tenant");
     refused(cluster.propose(FIRST, None, tenant()));

@@ -10,9 +10,9 @@
 //! # How a run goes
 //!
 //! A seed draws a [`plan::Plan`]. A cluster is founded, other nodes join it, and tenants are created. Clients
-//! run random transactions ([`workload`]) while things go wrong ([`faults`]): nodes and clients crash, the
+//! run random transactions over several ranges ([`workload`]) while things go wrong ([`faults`]): nodes and clients crash, the
 //! network is cut, late, lossy and repeats itself, disks are slow or fail in the middle of a turn, clocks err,
-//! leases move. Then all is well again ([`finish`]).
+//! leases move, ranges are split. Then all is well again ([`finish`]).
 //!
 //! # What is checked
 //!
@@ -34,7 +34,7 @@
 //! # What is missing
 //!
 //! Bugs planted in kv-server: [`Outcome`] says what a run without them found; a run with one is to be asked for
-//! like [`crate::planted::Plant`]. Ranges are not split yet. Full disks, and members that change other than by
+//! like [`crate::planted::Plant`]. Full disks, and members that change other than by
 //! the cluster's own decision, are the other worlds' business.
 
 pub mod desk;

@@ -4,7 +4,7 @@ use super::desk::Desk;
 use super::finish;
 use super::machine::{self, Machine};
 use super::plan::Plan;
-use super::workload::run_client;
+use super::workload::{borders, run_client};
 use super::world::{FIRST_CLIENT, World};
 use super::{Outcome, faults, logs};
 use crate::clock::{MILLI, SECOND};
@@ -12,8 +12,8 @@ use crate::network::Weather;
 use crate::watch::Violation;
 use kv_api::TenantId;
 use kv_server::authorize::Caller;
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use replication::NodeId;
 use std::cell::RefCell;
 use std::future::Future;
@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// How long the cluster may take to have all its replicas.
 const FOUNDING: u64 = 60 * SECOND;
 /// The control plane's place.
-const CONTROL: NodeId = FIRST_CLIENT - 1;
+pub(super) const CONTROL: NodeId = FIRST_CLIENT - 1;
 
 thread_local! {
     /// Panics on this thread; tasks keep theirs to themselves.
@@ -182,6 +182,17 @@ async fn found(world: &Arc<World>) -> bool {
         if let Err(error) = control.create_tenant(tenant).await {
             world.violate("the cluster is founded", format!("{tenant:?}: {error}"));
             return false;
+        }
+    }
+    for tenant in tenants(world) {
+        for border in borders(world, tenant) {
+            if world.draw(|rng| rng.random_range(0..1000)) >= world.plan.splits_per_mille {
+                continue;
+            }
+            if let Err(error) = control.split_range(&border).await {
+                world.violate("the cluster is founded", format!("a split at {border:?}: {error}"));
+                return false;
+            }
         }
     }
     // Who uses a range wakes it, and only then it is looked after at once.

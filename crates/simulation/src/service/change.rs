@@ -127,17 +127,21 @@ fn described(own: &RangeDescriptor, wish: Wish) -> Option<RangeChange> {
             let mut created: Vec<RangeDescriptor> = cuts.into_iter().map(piece).collect();
             let kept = created.remove(keeps % created.len());
             created.iter_mut().zip(new).for_each(|(piece, new)| piece.range_id = new);
-            (!created.is_empty()).then_some(RangeChange { descriptor: Some(kept), created })
+            (!created.is_empty()).then_some(RangeChange {
+                descriptor: Some(kept),
+                created,
+                ..RangeChange::default()
+            })
         }
         Wish::Configure { config } => {
             let (config, generation) = (config.to_be_bytes().to_vec().into(), own.generation + 1);
             let descriptor = RangeDescriptor { config, generation, ..own.clone() };
-            Some(RangeChange { descriptor: Some(descriptor), created: Vec::new() })
+            Some(RangeChange { descriptor: Some(descriptor), created: Vec::new(), ..RangeChange::default() })
         }
         Wish::Create { tenant, new } => {
             let (start, end) = layout::span_of(tenant);
             let made = RangeDescriptor { range_id: new, start, end, generation: 1, ..own.clone() };
-            Some(RangeChange { descriptor: None, created: vec![made] })
+            Some(RangeChange { descriptor: None, created: vec![made], ..RangeChange::default() })
         }
     }
 }

@@ -172,7 +172,7 @@ impl World {
             start: Bytes::from_static(layout::START),
             end: Bytes::from_static(layout::END),
             generation: 1,
-            config: Bytes::new(),
+            ..RangeDescriptor::default()
         };
         for node in self.nodes.iter().filter(|node| self.plan.voters.contains(&node.id)) {
             replication::store::bootstrap(&*node.engine, &descriptor, &self.plan.voters)

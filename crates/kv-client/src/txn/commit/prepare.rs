@@ -1,0 +1,108 @@
+//! Has one range prepare its part of a transaction, until it says that it has or will not.
+
+use super::share::Share;
+use super::verdict::{Asked, Next};
+use super::wide::{Order, Teller};
+use crate::client::KvClient;
+use crate::router::Sending;
+use crate::walk::Pauses;
+use kv_api::batch::{BatchRequest, EndTxn, Prepare, RequestKind};
+use kv_api::{Header, KvError, Timestamp};
+use std::sync::Arc;
+use tokio::time::{Instant, timeout_at};
+
+/// What became of a part.
+pub enum Outcome {
+    /// It is prepared there.
+    Prepared(Timestamp),
+    /// The range was split.
+    Split,
+    /// It is not prepared, and will not be unless `unanswered`: then an earlier batch may still arrive.
+    Failed { error: KvError, unanswered: bool },
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Asks until there is an answer, at most until `order.give_up`. Who waits for the commit is told that its outcome is
+/// not known when asking again takes longer than requests usually wait.
+pub async fn prepare(
+    client: KvClient,
+    share: Share,
+    order: Arc<Order>,
+    teller: Arc<Teller>,
+) -> (Share, Outcome) {
+    let mut asked = Asked { held: share.held, bound: share.place.is_some(), unanswered: false };
+    let mut batch = batch(&share, &order);
+    let mut pauses = Pauses::default();
+    let mut doubt_at: Option<Instant> = None;
+    loop {
+        let sending = Sending {
+            place: share.place.as_ref().filter(|_| asked.bound),
+            key: Some(&share.key),
+            range: Some(share.at.range_id),
+            ..Sending::default()
+        };
+        let sent_ns = client.environment().physical_ns();
+        let sent = client.send(&mut batch, sending);
+        let answer = match doubt_at {
+            None => Some(sent.await),
+            Some(doubt_at) => in_time(sent, doubt_at, order.give_up, &teller).await,
+        };
+        let Some(answer) = answer else { return (share, Outcome::Unknown) };
+        match asked.judge(answer.map(|sent| sent.response)) {
+            Next::Prepared(at) => {
+                client.note_clock(share.at.range_id, at, sent_ns);
+                return (share, Outcome::Prepared(at));
+            }
+            Next::Split => return (share, Outcome::Split),
+            Next::Failed(error) => {
+                return (share, Outcome::Failed { error, unanswered: asked.unanswered });
+            }
+            Next::Again => {}
+        }
+        asked.bound = false;
+        if !share.held
+            && let Some(meta) = &mut batch.header.txn
+        {
+            meta.lease = 0;
+        }
+        if asked.unanswered {
+            doubt_at = doubt_at.or_else(|| Some(Instant::now() + client.patience()));
+        }
+        if Instant::now() >= order.give_up {
+            return (share, Outcome::Unknown);
+        }
+        tokio::time::sleep(pauses.next(client.environment().random_fraction())).await;
+    }
+}
+
+/// What is asked again does not keep the caller waiting for longer than until `doubt_at`.
+async fn in_time<T>(
+    sent: impl Future<Output = T>,
+    doubt_at: Instant,
+    give_up: Instant,
+    teller: &Teller,
+) -> Option<T> {
+    let mut sent = std::pin::pin!(sent);
+    if let Ok(answer) = timeout_at(doubt_at, &mut sent).await {
+        return Some(answer);
+    }
+    teller.outcome_unknown();
+    timeout_at(give_up, sent).await.ok()
+}
+
+fn batch(share: &Share, order: &Order) -> BatchRequest {
+    let staged = if share.at.holds(&order.anchor) { order.staged.clone() } else { Vec::new() };
+    let prepare = Prepare { anchor: order.anchor.clone(), timestamp: order.at, staged };
+    let end = EndTxn { commit: true, prepare: Some(prepare), ..EndTxn::default() };
+    let header = Header {
+        txn: Some(share.meta.clone()),
+        read_timestamp: order.snapshot,
+        refresh_spans: share.spans.clone(),
+        lock_timeout_ms: order.lock_timeout_ms,
+        ..Header::default()
+    };
+    let mut requests = share.writes.clone();
+    requests.push(RequestKind::EndTxn(end).into());
+    BatchRequest { header, requests }
+}

@@ -1,0 +1,495 @@
+//! Transactions over several ranges: what a range does for its part.
+//!
+//! The protocol is written down in [`kv_api`]. A part is *prepared* by a command that writes its intents and its
+//! record, at the timestamp that the coordinator wants or above it. From then on readers at or above that
+//! timestamp who meet its intents wait for the decision ([`Node::await_decision`]), and writers wait for its locks.
+//!
+//! | what is heard | in memory | on record |
+//! |---|---|---|
+//! | [`DecideTxn`](kv_api::batch::DecideTxn), at the anchor | committed | committed |
+//! | [`ResolveTxn`](kv_api::batch::ResolveTxn), not recorded | committed: readers and writers go on | as before |
+//! | the same, recorded | gone | intents are versions, the record is gone |
+//! | abort | gone: its intents count for nothing | intents and record go in the background |
+//!
+//! Intents and record go only when the decision is on record at the anchor, and there last of all: until then
+//! whoever recovers the transaction ([`crate::recover`]) must find every part prepared.
+//!
+//! Whatever looks at a record and then writes it holds the latch of the record meanwhile.
+
+use crate::command::{Command, CommandError, Effects, Order};
+use crate::evaluate::settle_committed;
+use crate::intent_set::IntentSet;
+use crate::latch::Access;
+use crate::node::{Asker, BatchResult, Node, abort_job, part_key, record_latch};
+use crate::pipeline::sequence_of;
+use crate::read::Unread;
+use crate::resolve::ResolveJob;
+use crate::shard::{PartKey, Shard, TxnStatus, aborted};
+use kv_api::batch::{RequestKind, Response};
+use kv_api::{BatchRequest, BatchResponse, Header, KvError, KvErrorKind, Span, TenantId, Timestamp};
+use replication::RangeId;
+use std::sync::Arc;
+use storage::intent::{Intent, TxnId};
+use storage::txn_record::{self, RecordStatus, TxnRecord};
+use storage::{Space, StorageError, StorageResult, WriteBatch};
+use tokio::sync::oneshot;
+
+/// How far back the timestamp of a part that is prepared may lie, in nanoseconds: half of how long records of aborted
+/// transactions are kept.
+pub const MAX_PREPARE_AGE_NS: u64 = 300_000_000_000;
+
+impl Node {
+    /// What is answered to a part that is prepared already; `None` if it is not. The record's latch is held.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::Aborted`] if the transaction was aborted, [`KvErrorKind::Retry`] if it is too old to tell.
+    pub(crate) fn prepared_before(
+        &self,
+        asker: Asker,
+        part: PartKey,
+        batch: &BatchRequest,
+    ) -> Result<Option<BatchResponse>, KvError> {
+        let known = self.shard(asker.tenant).txn(part).map(|entry| entry.status);
+        let prepared_at = match known {
+            Some(TxnStatus::Prepared(at)) => Some(at),
+            _ => None,
+        };
+        if prepared_at.is_none() {
+            let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+            match txn_record::get(&*self.engine, &span.start, &part.txn.id)?.map(|record| record.status) {
+                Some(RecordStatus::Aborted) => return Err(aborted("the transaction was aborted")),
+                // Decided meanwhile, by whoever recovered it.
+                Some(_) => return Err(aborted("the transaction has ended")),
+                None => {}
+            }
+            let wanted = batch.requests.last().and_then(|request| match &request.kind {
+                Some(RequestKind::EndTxn(end)) => end.prepare.as_ref().map(|prepare| prepare.timestamp),
+                _ => None,
+            });
+            let oldest = self.pipeline.clock(part.range)?.wall_ns.saturating_sub(MAX_PREPARE_AGE_NS);
+            if wanted.is_some_and(|wanted| wanted.wall_ns < oldest) {
+                return Err(KvError::new(KvErrorKind::Retry, "the transaction took too long to commit"));
+            }
+            return Ok(None);
+        }
+        Ok(Some(BatchResponse {
+            responses: vec![Response::default(); batch.requests.len()],
+            read_timestamp: batch.header.read_timestamp,
+            prepared_at,
+            ..BatchResponse::default()
+        }))
+    }
+
+    /// Called when the command that prepares a part was applied, or was not.
+    pub(crate) fn prepare_done(&self, part: PartKey, result: &Result<Timestamp, CommandError>) {
+        let job = {
+            let mut shard = self.shard(part.txn.tenant);
+            match result {
+                Ok(_) => {
+                    let doomed = shard.txn(part).is_some_and(|entry| entry.doomed);
+                    if doomed { self.undo_prepared(&mut shard, part) } else { None }
+                }
+                Err(CommandError::Rejected | CommandError::NoSpace) => self.reopen(&mut shard, part),
+                Err(_) => {
+                    // Whether it is prepared is seen under the next lease.
+                    shard.end(part);
+                    None
+                }
+            }
+        };
+        job.into_iter().for_each(|job| self.resolve_later(job));
+    }
+
+    /// Aborts a prepared part, as its coordinator says. Answered when nobody can take it for prepared any more,
+    /// also under another lease.
+    pub(crate) async fn abort_prepared(self: Arc<Self>, part: PartKey) -> BatchResult {
+        let tenant = part.txn.tenant;
+        let lease = self.pipeline.lease(part.range)?;
+        let record = self.shard(tenant).txn(part).and_then(|entry| entry.record.clone());
+        let keys = record.as_ref().and_then(|record| IntentSet::of_spans(&record.spans).exact());
+        let spans = keys.iter().flatten().map(|key| (Span::point(key.clone()), Access::Write));
+        let latches = self.latch(tenant, spans.chain([(record_latch(part), Access::Write)]).collect()).await;
+        let status = self.shard(tenant).txn(part).map(|entry| entry.status);
+        if let (Some(record), Some(TxnStatus::Prepared(_))) = (record, status) {
+            let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+            let mut raw = WriteBatch::new();
+            txn_record::delete(&mut raw, &span.start, &part.txn.id);
+            for key in keys.iter().flatten() {
+                let intent = self.engine.get(Space::Locks, key)?;
+                if intent.is_some_and(|bytes| Intent::decode_txn(&bytes) == Ok(part.txn.id)) {
+                    raw.delete(Space::Locks, key);
+                }
+            }
+            self.submit_raw(part.range, lease, raw).await?;
+            let undone = self.undo_prepared(&mut self.shard(tenant), part).is_some();
+            match keys {
+                Some(_) if undone => self.resolved(part),
+                None if undone => self.resolve_later(ResolveJob::aborted(part, record.spans, false)),
+                _ => {}
+            }
+        } else if self.shard(tenant).decision(part).is_some() {
+            return Err(aborted("the transaction has committed"));
+        }
+        drop(latches);
+        Ok(BatchResponse { responses: vec![Response::default()], ..BatchResponse::default() })
+    }
+
+    /// Ends a prepared part that was aborted.
+    pub(crate) fn undo_prepared(&self, shard: &mut Shard, part: PartKey) -> Option<ResolveJob> {
+        let entry = shard.undo_prepared(part)?;
+        self.count_unresolved(0, 1);
+        abort_job(part, &entry)
+    }
+
+    /// Waits until it is known what becomes of a prepared transaction of a range.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::Deadlock`] if it waits for the one that asks, perhaps by way of others, or
+    /// [`KvErrorKind::LockNotAvailable`] if that takes longer than the transaction wants to wait for locks.
+    pub(crate) async fn await_decision(
+        &self,
+        asker: Asker,
+        prepared: TxnId,
+        header: &Header,
+    ) -> Result<(), KvError> {
+        let own = part_key(asker, header).ok().map(|part| part.txn);
+        let part = PartKey {
+            range: asker.range,
+            txn: crate::lock_table::TxnKey { tenant: asker.tenant, id: prepared },
+        };
+        let woken = self.shard(asker.tenant).await_decision(part, own.map(|own| own.id));
+        crate::metrics::metrics().decision_waits.inc();
+        if woken.await.is_err()
+            && let Some(own) = own
+            && self.shard(asker.tenant).take_victim(own)
+        {
+            crate::metrics::metrics().deadlocks.inc();
+            return Err(KvError::new(KvErrorKind::Deadlock, "deadlock detected"));
+        }
+        Ok(())
+    }
+
+    /// Fails for a transaction that lost locks when its range was split and of which nothing says what it rests
+    /// on but those.
+    pub(crate) fn check_locks(&self, part: PartKey, header: &Header) -> Result<(), KvError> {
+        let rests_on_locks =
+            header.refresh_spans.is_empty() && header.txn.as_ref().is_some_and(|txn| txn.lease != 0);
+        let lost = |entry: &crate::shard::TxnEntry| entry.lost_locks;
+        if rests_on_locks && self.shard(part.txn.tenant).txn(part).is_some_and(lost) {
+            return Err(aborted("the range was split, and locks of the transaction are gone"));
+        }
+        Ok(())
+    }
+
+    /// Answers a refresh.
+    pub(crate) async fn refresh(self: Arc<Self>, asker: Asker, batch: BatchRequest) -> BatchResult {
+        let header = &batch.header;
+        let to = batch.requests.first().and_then(|request| match &request.kind {
+            Some(RequestKind::Refresh(refresh)) => refresh.to,
+            _ => None,
+        });
+        if to.is_none() && header.fixed_read_timestamp {
+            return Err(KvError::new(KvErrorKind::Retry, "the snapshot of the transaction cannot move"));
+        }
+        loop {
+            let clock = self.pipeline.clock(asker.range)?;
+            if let Some(to) = to {
+                self.pipeline.close_up_to(asker.range, to).await?;
+            }
+            match self.refreshed(asker, &batch, to) {
+                Ok(read_timestamp) => {
+                    return Ok(BatchResponse {
+                        responses: vec![Response::default()],
+                        read_timestamp: Some(read_timestamp),
+                        clock: to.is_some().then_some(clock),
+                        ..BatchResponse::default()
+                    });
+                }
+                Err(unread) => self.wait_to_read(asker, header, unread).await?,
+            }
+        }
+    }
+
+    /// Checks the spans of a refresh, and says where the snapshot is then.
+    fn refreshed(
+        &self,
+        asker: Asker,
+        batch: &BatchRequest,
+        to: Option<Timestamp>,
+    ) -> Result<Timestamp, Unread> {
+        let header = &batch.header;
+        let lease = sequence_of(self.pipeline.lease(asker.range)?);
+        if header.txn.as_ref().is_some_and(|txn| txn.lease != 0 && txn.lease != lease) {
+            return Err(aborted("the lease of the range moved, and the transaction's locks are gone").into());
+        }
+        let part = if header.txn.is_some() { Some(part_key(asker, header)?) } else { None };
+        let status = part.and_then(|part| self.shard(asker.tenant).txn(part).map(|entry| entry.status));
+        if !matches!(status, Some(TxnStatus::Prepared(_))) {
+            self.check_txn(asker, header)?;
+        }
+        self.check_holds(asker, batch)?;
+        if let Some(part) = part {
+            self.check_locks(part, header)?;
+        }
+        let from = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
+        let to = match to {
+            Some(to) => to,
+            None => self.pipeline.read_timestamp(asker.range)?,
+        };
+        let tracked = self.tracked_spans(asker, header);
+        let own = part.map(|part| part.txn.id);
+        self.check_unchanged(asker, own, header.refresh_spans.iter().chain(&tracked), from, to)?;
+        Ok(to)
+    }
+
+    /// Commits a transaction at its anchor.
+    pub(crate) async fn decide(self: Arc<Self>, asker: Asker, batch: BatchRequest) -> BatchResult {
+        let part = part_key(asker, &batch.header)?;
+        let Some(RequestKind::DecideTxn(decide)) =
+            batch.requests.into_iter().next().and_then(|request| request.kind)
+        else {
+            return Err(KvError::new(KvErrorKind::Internal, "nothing says what was decided"));
+        };
+        let timestamp = self.commit_record(part, decide.timestamp, &decide.parts).await?;
+        Ok(BatchResponse {
+            responses: vec![Response::default()],
+            commit_timestamp: Some(timestamp),
+            ..BatchResponse::default()
+        })
+    }
+
+    /// Writes into the record of a transaction, at its anchor, that it committed; returns where.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::Aborted`] if it did not, or what keeps the record from being written.
+    pub(crate) async fn commit_record(
+        self: &Arc<Self>,
+        part: PartKey,
+        timestamp: Timestamp,
+        parts: &[bytes::Bytes],
+    ) -> Result<Timestamp, KvError> {
+        let tenant = part.txn.tenant;
+        let lease = self.pipeline.lease(part.range)?;
+        let latches = self.latch(tenant, vec![(record_latch(part), Access::Write)]).await;
+        let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+        let record = {
+            let shard = self.shard(tenant);
+            if let Some(decided) = shard.decision(part) {
+                return Ok(decided.committed);
+            }
+            shard.txn(part).and_then(|entry| entry.record.clone())
+        };
+        let Some(record) = record else {
+            return match txn_record::get(&*self.engine, &span.start, &part.txn.id)? {
+                Some(TxnRecord { status: RecordStatus::Committed, timestamp, .. }) => Ok(timestamp),
+                _ => Err(aborted("the transaction was aborted, because its coordinator seemed to be gone")),
+            };
+        };
+        if timestamp < record.timestamp {
+            return Err(KvError::new(KvErrorKind::InvalidRequest, "a part is prepared above this timestamp"));
+        }
+        let staged = match record.staged {
+            Some((_, keys)) => keys,
+            None => parts.to_vec(),
+        };
+        let record = TxnRecord {
+            status: RecordStatus::Committed,
+            timestamp,
+            staged: Some((timestamp, staged)),
+            ..record
+        };
+        let mut raw = WriteBatch::new();
+        txn_record::put(&mut raw, &span.start, &record);
+        self.submit_raw(part.range, lease, raw).await?;
+        let now = self.pipeline.millis();
+        {
+            let mut shard = self.shard(tenant);
+            if let Some(connection) = shard.txn(part).map(|entry| entry.connection) {
+                shard.txn_mut(part, connection).record = Some(record);
+            }
+            shard.decided(part, timestamp, now);
+        }
+        drop(latches);
+        Ok(timestamp)
+    }
+
+    /// Writes into a record, or makes one that says so, that a transaction did not and will not commit. The
+    /// record's latch is held.
+    pub(crate) async fn abort_record(
+        self: &Arc<Self>,
+        part: PartKey,
+        anchor: &bytes::Bytes,
+    ) -> Result<(), KvError> {
+        let lease = self.pipeline.lease(part.range)?;
+        let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+        let record = TxnRecord {
+            id: part.txn.id,
+            status: RecordStatus::Aborted,
+            timestamp: self.pipeline.clock(part.range)?,
+            ignored: Vec::new(),
+            anchor: anchor.clone(),
+            staged: None,
+            spans: Vec::new(),
+        };
+        let mut raw = WriteBatch::new();
+        txn_record::put(&mut raw, &span.start, &record);
+        self.submit_raw(part.range, lease, raw).await?;
+        // Whatever there was counts for nothing now; its intents go in the background, its record stays.
+        let job = {
+            let mut shard = self.shard(part.txn.tenant);
+            match shard.txn(part).map(|entry| entry.status) {
+                Some(TxnStatus::Prepared(_)) => self.undo_prepared(&mut shard, part),
+                Some(TxnStatus::Pending) => shard.end(part).and_then(|entry| abort_job(part, &entry)),
+                _ => None,
+            }
+        };
+        job.into_iter().for_each(|job| self.resolve_later(job.keeping_record()));
+        self.shard(part.txn.tenant).buried(part, record.timestamp);
+        Ok(())
+    }
+
+    /// Takes in what was decided of a prepared part.
+    pub(crate) async fn resolve(self: Arc<Self>, asker: Asker, batch: BatchRequest) -> BatchResult {
+        let part = part_key(asker, &batch.header)?;
+        if let Some(RequestKind::ResolveTxn(resolve)) =
+            batch.requests.into_iter().next().and_then(|request| request.kind)
+        {
+            self.learn(part, resolve.committed, resolve.recorded).await?;
+        }
+        Ok(BatchResponse { responses: vec![Response::default()], ..BatchResponse::default() })
+    }
+
+    /// Takes in what was decided of a prepared part, and settles it if that is on record at the anchor.
+    ///
+    /// # Errors
+    /// What keeps it from being settled.
+    pub(crate) async fn learn(
+        self: &Arc<Self>,
+        part: PartKey,
+        committed: Option<Timestamp>,
+        recorded: bool,
+    ) -> Result<(), KvError> {
+        let tenant = part.txn.tenant;
+        let lease = self.pipeline.lease(part.range)?;
+        let Some(committed) = committed else {
+            let job = {
+                let mut shard = self.shard(tenant);
+                match shard.txn(part).map(|entry| entry.status) {
+                    Some(TxnStatus::Prepared(_)) => self.undo_prepared(&mut shard, part),
+                    _ => None,
+                }
+            };
+            job.into_iter().for_each(|job| self.resolve_later(job));
+            return Ok(());
+        };
+        let now = self.pipeline.millis();
+        let decided = {
+            let mut shard = self.shard(tenant);
+            shard.decided(part, committed, now);
+            shard.decision(part).cloned()
+        };
+        // If it is not there any more, that is because it is settled.
+        let Some(decided) = decided.filter(|_| recorded) else { return Ok(()) };
+        let job = ResolveJob::decided(part, &decided);
+        match self.settle_at_once(&job, lease).await? {
+            true => self.resolved(part),
+            false => self.resolve_later(job),
+        }
+        Ok(())
+    }
+
+    /// Settles a committed part with one command, if its intents are few. Says whether it did.
+    async fn settle_at_once(self: &Arc<Self>, job: &ResolveJob, lease: u64) -> Result<bool, KvError> {
+        let Some(committed) = &job.committed else { return Ok(false) };
+        let Some(keys) = IntentSet::of_spans(&job.spans).exact() else { return Ok(false) };
+        let part = job.part;
+        let spans = keys.iter().map(|key| (Span::point(key.clone()), Access::Write));
+        let latches = self.latch(part.txn.tenant, spans.chain([(record_latch(part), Access::Write)]).collect()).await;
+        if self.shard(part.txn.tenant).decision(part).is_none() {
+            return Ok(true);
+        }
+        let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+        let mut raw = WriteBatch::new();
+        for key in &keys {
+            let Some(bytes) = self.engine.get(Space::Locks, key)? else { continue };
+            if Intent::decode_txn(&bytes)? != part.txn.id {
+                continue;
+            }
+            let intent = Intent::decode(&bytes)?;
+            let mut replaced = self.engine.get(Space::Data, key)?.map(|bytes| bytes::Bytes::copy_from_slice(&bytes));
+            settle_committed(&mut raw, key, &intent, committed, &mut replaced)?;
+        }
+        txn_record::delete(&mut raw, &span.start, &part.txn.id);
+        self.submit_raw(part.range, lease, raw).await?;
+        drop(latches);
+        Ok(true)
+    }
+
+    /// Applies writes that take no place in the order of commits.
+    pub(crate) async fn submit_raw(
+        &self,
+        range: RangeId,
+        lease: u64,
+        raw: WriteBatch,
+    ) -> Result<(), KvError> {
+        let _room = self.pipeline.reserve(raw.byte_len()).await?;
+        let (sender, receiver) = oneshot::channel();
+        let command = Command {
+            range,
+            effects: Effects { raw, ..Effects::default() },
+            change: None,
+            lease,
+            order: Order::None,
+            before_visible: None,
+            late: None,
+            done: Box::new(move |result| {
+                // Who waits may be gone.
+                let _ = sender.send(result);
+            }),
+        };
+        self.pipeline.submit(command)?;
+        match receiver.await {
+            Ok(result) => result.map(|_| ()).map_err(KvError::from),
+            Err(_) => Err(KvError::new(KvErrorKind::Unavailable, "the KV node is shutting down")),
+        }
+    }
+
+    /// Takes note of what is on record of transactions in a range whose lease was just acquired, and of which
+    /// nothing is left but what must stay.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn adopt(&self, range: RangeId, span: &Span) -> StorageResult<()> {
+        let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
+        let records = match txn_record::within(&*self.engine, &span.start, &span.end) {
+            Ok(records) => records,
+            Err(StorageError::Undecided(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut counted = 0;
+        let now = self.pipeline.millis();
+        let mut shard = self.shard(tenant);
+        for (_, record) in records {
+            let txn = crate::lock_table::TxnKey { tenant, id: record.id };
+            let part = PartKey { range, txn };
+            let intents = IntentSet::of_spans(&record.spans);
+            match record.status {
+                RecordStatus::Aborted => shard.buried(part, record.timestamp),
+                RecordStatus::Prepared => {
+                    shard.prepared(part, 0, record, now);
+                    shard.txn_mut(part, 0).intents = intents;
+                    counted += 1;
+                }
+                RecordStatus::Committed => {
+                    let committed = record.timestamp;
+                    shard.prepared(part, 0, record, now);
+                    shard.decided(part, committed, now);
+                    counted += 1;
+                }
+            }
+        }
+        drop(shard);
+        self.count_unresolved(counted, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! What is given back when whoever holds it is dropped.
+
+use crate::latch::LatchId;
+use crate::lock_table::WaiterId;
+use crate::metrics::metrics;
+use crate::node::{Asker, Node};
+use crate::shard::{PartKey, aborted};
+use kv_api::{KvError, KvErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Latches, given back when dropped.
+pub(crate) struct LatchGuard {
+    node: Arc<Node>,
+    tenant: u64,
+    id: LatchId,
+    armed: bool,
+}
+
+impl LatchGuard {
+    pub(crate) fn new(node: Arc<Node>, tenant: u64, id: LatchId) -> Self {
+        LatchGuard { node, tenant, id, armed: true }
+    }
+
+    /// The name under which the latches can be given back.
+    pub(crate) fn clone_id(&self) -> LatchId {
+        self.id
+    }
+
+    /// Gives back the read latches and leaves the write latches to whoever has the id.
+    pub(crate) fn disarm_after_reads(mut self) {
+        self.armed = false;
+        let woken = self.node.shard(self.tenant).latches.release_reads(self.id);
+        for waker in woken {
+            let _ = waker.send(());
+        }
+    }
+}
+
+impl Drop for LatchGuard {
+    fn drop(&mut self) {
+        if self.armed {
+            self.node.unlatch(self.tenant, self.id);
+        }
+    }
+}
+
+/// A batch that is a transaction of its own, for as long as it may hold locks.
+pub(crate) struct LoneTxn {
+    pub(crate) node: Arc<Node>,
+    pub(crate) part: PartKey,
+}
+
+impl Drop for LoneTxn {
+    fn drop(&mut self) {
+        let mut shard = self.node.shard(self.part.txn.tenant);
+        if shard.txn(self.part).is_some() {
+            shard.end(self.part);
+        }
+    }
+}
+
+/// A place in the queue of a lock, given up when dropped.
+pub struct LockWait {
+    node: Arc<Node>,
+    asker: Asker,
+    part: PartKey,
+    waiter: WaiterId,
+    key: bytes::Bytes,
+    woken: oneshot::Receiver<()>,
+}
+
+impl LockWait {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        asker: Asker,
+        part: PartKey,
+        waiter: WaiterId,
+        key: bytes::Bytes,
+        woken: oneshot::Receiver<()>,
+    ) -> Self {
+        metrics().lock_waits.inc();
+        node.shard(asker.tenant).note_lock_wait(asker.connection, true);
+        LockWait { node, asker, part, waiter, key, woken }
+    }
+
+    pub(crate) async fn granted(mut self, timeout_ms: u32) -> Result<(), KvError> {
+        let woken = &mut self.woken;
+        let outcome = if timeout_ms == 0 {
+            woken.await
+        } else {
+            match tokio::time::timeout(Duration::from_millis(u64::from(timeout_ms)), woken).await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    let message = "canceling statement due to lock timeout";
+                    return Err(
+                        KvError::new(KvErrorKind::LockNotAvailable, message).with_key(self.key.clone())
+                    );
+                }
+            }
+        };
+        outcome.map_err(|_| {
+            if self.node.shard(self.asker.tenant).take_victim(self.part.txn) {
+                metrics().deadlocks.inc();
+                return KvError::new(KvErrorKind::Deadlock, "deadlock detected").with_key(self.key.clone());
+            }
+            aborted("the transaction ended while it waited for a lock")
+        })
+    }
+}
+
+impl Drop for LockWait {
+    fn drop(&mut self) {
+        let mut shard = self.node.shard(self.asker.tenant);
+        shard.note_lock_wait(self.asker.connection, false);
+        for wakeup in shard.locks.cancel(self.waiter) {
+            let _ = wakeup.waker.send(());
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Finding out what becomes of transactions whose coordinators are gone (`cockroachdb-2020`, section 3.2), and of
+//! such that wait for each other over several nodes.
+//!
+//! A prepared part is *abandoned* when the connection on which it was prepared has ended, when the lease has
+//! changed hands since, or when nothing was heard for [`SILENCE_MS`]; one that is known to be committed when the rest
+//! of what its coordinator should do does not come for [`UNSETTLED_MS`]. The leaseholder of its range then asks that of
+//! the anchor, which decides: see [`decide_at_anchor`]. Who holds a lease is not known here; every node is asked, and
+//! the one that does answers. This is rare, and clusters have few nodes.
+
+use crate::cluster::message::{AskOutcome, AskWaits, Kind, OutcomeStatus, TxnOutcome, Wait, Waits};
+use crate::latch::Access;
+use crate::lock_table::TxnKey;
+use crate::metrics::metrics;
+use crate::node::{Node, record_latch};
+use crate::shard::{PartKey, TxnStatus};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use hashbrown::{HashMap, HashSet};
+use kv_api::{KvError, KvErrorKind, Timestamp};
+use replication::Millis;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use storage::intent::TxnId;
+use storage::txn_record::{self, RecordStatus};
+use storage::WriteBatch;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long a part waits for a coordinator that may come back on another connection.
+const GRACE_MS: Millis = 1_000;
+/// How long it waits for one whose connection stands.
+const SILENCE_MS: Millis = 30_000;
+/// How long a part that is committed waits to be settled.
+const UNSETTLED_MS: Millis = 5_000;
+/// Most parts recovered at a time, and how long at most.
+const AT_A_TIME: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long records of aborted transactions are kept, in nanoseconds.
+const BURIED_NS: u64 = 2 * crate::distributed::MAX_PREPARE_AGE_NS;
+/// Most waits taken into account when cycles are looked for.
+const MAX_WAITS: usize = 10_000;
+
+/// Recovers and looks for cycles until the node is gone.
+pub async fn run(node: Weak<Node>) {
+    let mut cycles = Cycles::default();
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let Some(node) = node.upgrade() else { return };
+        recover_all(&node).await;
+        cycles.look(&node).await;
+        forget_aborted(&node).await;
+    }
+}
+
+async fn recover_all(node: &Arc<Node>) {
+    let now = node.pipeline.millis();
+    let mut parts = Vec::new();
+    for shard in &node.shards {
+        parts.extend(shard.lock().abandoned(
+            now.saturating_sub(GRACE_MS),
+            now.saturating_sub(SILENCE_MS),
+            now.saturating_sub(UNSETTLED_MS),
+        ));
+    }
+    parts.truncate(AT_A_TIME);
+    let recoveries = parts.into_iter().map(|part| async move {
+        match tokio::time::timeout(PATIENCE, recover(node, part)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!("a transaction is recovered later: {error}"),
+            Err(_) => tracing::debug!("a transaction is recovered later: nobody answered in time"),
+        }
+    });
+    futures::future::join_all(recoveries).await;
+}
+
+/// Finds out what becomes of a part, and sees to it.
+async fn recover(node: &Arc<Node>, part: PartKey) -> Result<(), KvError> {
+    let record = {
+        let shard = node.shard(part.txn.tenant);
+        let prepared = shard.txn(part).and_then(|entry| entry.record.clone());
+        prepared.or_else(|| shard.decision(part).map(|decided| decided.record.clone()))
+    };
+    let Some(record) = record else { return Ok(()) };
+    let span = node.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+    let is_anchor = span.contains(&record.anchor);
+    let outcome = if is_anchor {
+        decide_at_anchor(node, part, &record.anchor).await?
+    } else {
+        ask_about(node, part.txn, record.anchor.clone(), None).await?
+    };
+    match outcome.status() {
+        OutcomeStatus::Committed => {
+            metrics().recovered.inc();
+            let committed = Some(outcome.timestamp);
+            if is_anchor {
+                let shard_record = node.shard(part.txn.tenant).decision(part).map(|decided| decided.record.clone());
+                let parts = shard_record.and_then(|record| record.staged).map(|(_, keys)| keys).unwrap_or_default();
+                for key in parts.into_iter().filter(|key| !span.contains(key)) {
+                    tell(node, part.txn, key, outcome.timestamp).await?;
+                }
+            }
+            node.learn(part, committed, true).await
+        }
+        OutcomeStatus::Aborted => {
+            metrics().recovered.inc();
+            node.learn(part, None, true).await
+        }
+        OutcomeStatus::Pending | OutcomeStatus::Prepared => Ok(()),
+    }
+}
+
+fn outcome(status: OutcomeStatus, timestamp: Timestamp) -> TxnOutcome {
+    TxnOutcome { status: status as i32, timestamp }
+}
+
+/// Decides about a transaction at its anchor, whose lease is held here.
+///
+/// * If its record is committed or aborted, that is it.
+/// * If its coordinator may be alive, nothing is decided yet.
+/// * If there is no record, one is written that says *aborted*: none that says something else can come.
+/// * A record that is prepared and not staging: the coordinator did not come to the decision, so it is *aborted*.
+/// * A staging record: committed if every key that it names is prepared, at or below the timestamp it names. A
+///   range where one is not writes that the transaction is aborted, so that it never will be.
+async fn decide_at_anchor(node: &Arc<Node>, part: PartKey, anchor: &Bytes) -> Result<TxnOutcome, KvError> {
+    let tenant = part.txn.tenant;
+    let now = node.pipeline.millis();
+    let known = {
+        let shard = node.shard(tenant);
+        if let Some(decided) = shard.decision(part) {
+            return Ok(outcome(OutcomeStatus::Committed, decided.committed));
+        }
+        let alive = |connection, since: Millis| {
+            shard.has_connection(connection) && now.saturating_sub(since) < SILENCE_MS
+        };
+        match shard.txn(part) {
+            Some(entry) if alive(entry.connection, entry.since) => {
+                return Ok(outcome(OutcomeStatus::Pending, Timestamp::MIN));
+            }
+            Some(entry) if entry.status == TxnStatus::Preparing => {
+                return Ok(outcome(OutcomeStatus::Pending, Timestamp::MIN));
+            }
+            Some(entry) => entry.record.clone(),
+            None => None,
+        }
+    };
+    let span = node.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+    let staged = known.as_ref().and_then(|record| {
+        record.staged.clone().filter(|(at, _)| record.timestamp <= *at)
+    });
+    let Some((at, keys)) = staged else {
+        return abort_unless_decided(node, part, anchor, known.is_some()).await;
+    };
+    for key in keys.into_iter().filter(|key| !span.contains(key)) {
+        match ask_about(node, part.txn, key, Some(at)).await?.status() {
+            OutcomeStatus::Prepared | OutcomeStatus::Committed => {}
+            OutcomeStatus::Aborted => return abort_unless_decided(node, part, anchor, true).await,
+            OutcomeStatus::Pending => return Ok(outcome(OutcomeStatus::Pending, Timestamp::MIN)),
+        }
+    }
+    let committed = node.commit_record(part, at, &[]).await?;
+    Ok(outcome(OutcomeStatus::Committed, committed))
+}
+
+/// Writes that a transaction is aborted, unless it came to something else meanwhile. `expected` says whether a part
+/// of it was here.
+async fn abort_unless_decided(
+    node: &Arc<Node>,
+    part: PartKey,
+    anchor: &Bytes,
+    expected: bool,
+) -> Result<TxnOutcome, KvError> {
+    let tenant = part.txn.tenant;
+    let _latches = node.latch(tenant, vec![(record_latch(part), Access::Write)]).await;
+    {
+        let shard = node.shard(tenant);
+        if let Some(decided) = shard.decision(part) {
+            return Ok(outcome(OutcomeStatus::Committed, decided.committed));
+        }
+        let is_here = shard.txn(part).is_some_and(|entry| entry.record.is_some());
+        if is_here != expected {
+            return Ok(outcome(OutcomeStatus::Pending, Timestamp::MIN));
+        }
+    }
+    let span = node.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+    if !expected {
+        match txn_record::get(&*node.engine, &span.start, &part.txn.id)? {
+            Some(record) if record.status == RecordStatus::Committed => {
+                return Ok(outcome(OutcomeStatus::Committed, record.timestamp));
+            }
+            Some(record) if record.status == RecordStatus::Aborted => {
+                return Ok(outcome(OutcomeStatus::Aborted, record.timestamp));
+            }
+            _ => {}
+        }
+    }
+    node.abort_record(part, anchor).await?;
+    Ok(outcome(OutcomeStatus::Aborted, Timestamp::MIN))
+}
+
+/// Says whether a key is prepared at or below a timestamp; if it is not, sees to it that it never will be.
+async fn confirm(node: &Arc<Node>, part: PartKey, key: &Bytes, at: Timestamp) -> Result<TxnOutcome, KvError> {
+    let tenant = part.txn.tenant;
+    let _latches = node.latch(tenant, vec![(record_latch(part), Access::Write)]).await;
+    {
+        let shard = node.shard(tenant);
+        if let Some(decided) = shard.decision(part) {
+            return Ok(outcome(OutcomeStatus::Committed, decided.committed));
+        }
+        if let Some(TxnStatus::Prepared(prepared)) = shard.txn(part).map(|entry| entry.status)
+            && prepared <= at
+        {
+            return Ok(outcome(OutcomeStatus::Prepared, prepared));
+        }
+    }
+    node.abort_record(part, key).await?;
+    Ok(outcome(OutcomeStatus::Aborted, Timestamp::MIN))
+}
+
+/// Answers a question about a transaction, if the lease of the range that holds the key is held here.
+///
+/// # Errors
+/// If it is not, or what keeps the node from finding out.
+pub(crate) async fn answer(node: &Arc<Node>, asked: AskOutcome) -> Result<TxnOutcome, KvError> {
+    let invalid = || KvError::new(KvErrorKind::InvalidRequest, "a transaction id has 16 bytes");
+    let id = TxnId::try_from(&asked.txn[..]).map_err(|_| invalid())?;
+    let missing = || KvError::range_not_found(0);
+    let range = node.pipeline.covering(asked.key.clone()).await?.ok_or_else(missing)?;
+    node.ready(range).await?;
+    if !node.pipeline.span(range).is_some_and(|span| span.contains(&asked.key)) {
+        return Err(missing());
+    }
+    let part = PartKey { range, txn: TxnKey { tenant: asked.tenant, id } };
+    if let Some(committed) = asked.committed {
+        node.learn(part, Some(committed), true).await?;
+        return Ok(outcome(OutcomeStatus::Committed, committed));
+    }
+    match asked.confirm {
+        Some(at) => confirm(node, part, &asked.key, at).await,
+        None => decide_at_anchor(node, part, &asked.key).await,
+    }
+}
+
+async fn ask_about(
+    node: &Arc<Node>,
+    txn: TxnKey,
+    key: Bytes,
+    confirm: Option<Timestamp>,
+) -> Result<TxnOutcome, KvError> {
+    let id = Bytes::copy_from_slice(&txn.id);
+    ask_all(node, AskOutcome { tenant: txn.tenant, txn: id, key, confirm, committed: None }).await
+}
+
+/// Tells the part of a transaction that holds a key that it committed, as is on record at the anchor.
+async fn tell(node: &Arc<Node>, txn: TxnKey, key: Bytes, committed: Timestamp) -> Result<(), KvError> {
+    let id = Bytes::copy_from_slice(&txn.id);
+    let told = AskOutcome { tenant: txn.tenant, txn: id, key, confirm: None, committed: Some(committed) };
+    ask_all(node, told).await.map(drop)
+}
+
+/// The answer of whichever node holds the lease of the key's range.
+fn ask_all(node: &Arc<Node>, question: AskOutcome) -> BoxFuture<'_, Result<TxnOutcome, KvError>> {
+    // Boxed, for what is asked here may ask again.
+    Box::pin(async move {
+        if let Ok(outcome) = answer(node, question.clone()).await {
+            return Ok(outcome);
+        }
+        let nobody = || KvError::new(KvErrorKind::Unavailable, "nobody holds the lease of a transaction's range");
+        let cluster = node.cluster().ok_or_else(nobody)?;
+        let ask = |id| cluster.ask_patiently(id, Kind::AskOutcome(question.clone()));
+        let mut answers: FuturesUnordered<_> = cluster.others().into_iter().map(ask).collect();
+        while let Some(answered) = answers.next().await {
+            if let Some(Kind::TxnOutcome(outcome)) = answered {
+                return Ok(outcome);
+            }
+        }
+        Err(nobody())
+    })
+}
+
+/// Removes records of aborted transactions that are needed no more.
+async fn forget_aborted(node: &Arc<Node>) {
+    let before = node.pipeline.history_clock().wall_ns.saturating_sub(BURIED_NS);
+    let mut parts = Vec::new();
+    for shard in &node.shards {
+        parts.extend(shard.lock().take_buried(Timestamp::new(before, 0)));
+    }
+    for part in parts {
+        let (Ok(lease), Some(span)) = (node.pipeline.lease(part.range), node.pipeline.span(part.range)) else {
+            // The next leaseholder finds it.
+            continue;
+        };
+        let mut raw = WriteBatch::new();
+        txn_record::delete(&mut raw, &span.start, &part.txn.id);
+        if let Err(error) = node.submit_raw(part.range, lease, raw).await {
+            tracing::debug!("the record of an aborted transaction stays: {error}");
+        }
+    }
+}
+
+/// Who waits for whom here, in a tenant.
+pub(crate) fn waits(node: &Node, asked: AskWaits) -> Waits {
+    let waits = node.shard(asked.tenant).waits(asked.tenant);
+    let bytes = |id: TxnId| Bytes::copy_from_slice(&id);
+    let waits = waits.into_iter().take(MAX_WAITS);
+    Waits { waits: waits.map(|(waiter, holder)| Wait { waiter: bytes(waiter), holder: bytes(holder) }).collect() }
+}
+
+/// The search for transactions that wait for each other over several nodes. A cycle counts when it was seen twice:
+/// the waits of different nodes are not of one moment.
+#[derive(Default)]
+struct Cycles {
+    /// Tenants with waits at the last look.
+    waiting: HashSet<u64>,
+    suspects: HashSet<TxnKey>,
+}
+
+impl Cycles {
+    async fn look(&mut self, node: &Arc<Node>) {
+        let mut local: BTreeSet<u64> = BTreeSet::new();
+        for shard in &node.shards {
+            for tenant in shard.lock().waiting_tenants() {
+                local.insert(tenant);
+            }
+        }
+        let before = std::mem::replace(&mut self.waiting, local.iter().copied().collect());
+        // Most waits are over before anybody looks twice.
+        local.retain(|tenant| before.contains(tenant));
+        let mut suspects = HashSet::new();
+        for tenant in local {
+            let own = node.shard(tenant).waits(tenant);
+            let mut all = own.clone();
+            if let Some(cluster) = node.cluster() {
+                let asked = AskWaits { tenant };
+                let others = cluster.others().into_iter().map(|id| cluster.ask(id, Kind::AskWaits(asked)));
+                for answer in futures::future::join_all(others).await {
+                    let Some(Kind::Waits(Waits { waits })) = answer else { continue };
+                    all.extend(waits.into_iter().take(MAX_WAITS).filter_map(|wait| {
+                        Some((TxnId::try_from(&wait.waiter[..]).ok()?, TxnId::try_from(&wait.holder[..]).ok()?))
+                    }));
+                }
+            }
+            for id in victims(&own, &all) {
+                let txn = TxnKey { tenant, id };
+                if self.suspects.contains(&txn) {
+                    node.shard(tenant).break_waits(txn);
+                } else {
+                    suspects.insert(txn);
+                }
+            }
+        }
+        self.suspects = suspects;
+    }
+}
+
+/// Which of those who wait here are to give way: of every cycle the one with the largest id.
+fn victims(own: &[(TxnId, TxnId)], all: &[(TxnId, TxnId)]) -> Vec<TxnId> {
+    let mut edges: HashMap<TxnId, Vec<TxnId>> = HashMap::new();
+    for (waiter, holder) in all {
+        edges.entry(*waiter).or_default().push(*holder);
+    }
+    let reachable = |from: TxnId| {
+        let mut seen = HashSet::new();
+        let mut next = vec![from];
+        while let Some(txn) = next.pop() {
+            next.extend(edges.get(&txn).into_iter().flatten().filter(|other| seen.insert(**other)));
+        }
+        seen
+    };
+    let waiters: HashSet<TxnId> = own.iter().map(|(waiter, _)| *waiter).collect();
+    let mut victims: Vec<TxnId> = waiters
+        .into_iter()
+        .filter(|waiter| {
+            let reached = reachable(*waiter);
+            // Those of its cycle are reached by it and reach it.
+            let largest = reached.iter().filter(|other| reachable(**other).contains(waiter)).max();
+            reached.contains(waiter) && largest == Some(waiter)
+        })
+        .collect();
+    victims.sort_unstable();
+    victims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_every_cycle_gives_way() {
+        let wait = |waiter: u8, holder: u8| ([waiter; 16], [holder; 16]);
+        let all = [wait(1, 2), wait(2, 3), wait(3, 1), wait(4, 1), wait(5, 6), wait(6, 5), wait(7, 8)];
+        assert_eq!(victims(&all, &all), [[3; 16], [6; 16]]);
+        assert_eq!(victims(&all[..2], &all), Vec::<TxnId>::new(), "the one that gives way waits elsewhere");
+        assert_eq!(victims(&all[2..3], &all), [[3; 16]]);
+        assert!(victims(&all[3..4], &all[3..4]).is_empty());
+        assert_eq!(victims(&[wait(1, 1)], &[wait(1, 1)]), [[1; 16]], "for itself");
+    }
+}

@@ -1,0 +1,133 @@
+//! Ranges that are split: one node in memory, and three that speak to each other.
+
+use crate::nodes::Nodes;
+use crate::support::*;
+use bytes::Bytes;
+use kv_api::batch::*;
+use kv_api::{BatchResponse, Header, KvError, KvErrorKind};
+use kv_server::Limits;
+use kv_server::authorize::Caller;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+fn control(client: &Client) -> Client {
+    Client { caller: Caller::Control, ..client.clone() }
+}
+
+fn at_range(range_id: u64) -> Header {
+    Header { range_id, ..Header::default() }
+}
+
+/// Asks for a split at a key of the usual tenant.
+async fn split(client: &Client, range_id: u64, name: &str) -> Result<(), KvError> {
+    let split = RequestKind::SplitRange(SplitRange { key: key(name) });
+    control(client).ask_once(batch(at_range(range_id), vec![split])).await.map(drop)
+}
+
+/// The usual tenant's ranges as the directory has them.
+async fn ranges(client: &Client) -> Vec<RangeInfo> {
+    let listed = RequestKind::Ranges(RangesRequest::default());
+    let answer = control(client).ask_once(batch(Header::default(), vec![listed])).await.expect("a list");
+    let span = TENANT.span();
+    answer.responses[0].ranges.iter().filter(|range| span.contains(&range.start)).cloned().collect()
+}
+
+fn spans(ranges: &[RangeInfo]) -> Vec<(Bytes, Bytes)> {
+    ranges.iter().map(|range| (range.start.clone(), range.end.clone())).collect()
+}
+
+async fn in_range(client: &Client, range_id: u64, request: RequestKind) -> Result<BatchResponse, KvError> {
+    client.ask_once(batch(at_range(range_id), vec![request])).await
+}
+
+async fn get_in(client: &Client, range_id: u64, name: &str) -> Option<String> {
+    value_of(&in_range(client, range_id, get(name)).await.expect("get"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_parts_of_a_range_serve_their_keys_and_no_others() {
+    let node = TestNode::start();
+    let client = node.client();
+    for name in ["a", "g", "m", "t"] {
+        client.put(name, name).await;
+    }
+    let whole = ranges(&client).await;
+    let left = whole[0].range_id;
+    split(&client, left, "m").await.expect("split");
+    let parts = ranges(&client).await;
+    let (all, at) = (TENANT.span(), key("m"));
+    assert_eq!(spans(&parts), [(all.start, at.clone()), (at, all.end)]);
+    assert_eq!(parts[0].range_id, left);
+    let right = parts[1].range_id;
+    for (range, names) in [(left, ["a", "g"]), (right, ["m", "t"])] {
+        for name in names {
+            assert_eq!(get_in(&client, range, name).await.as_deref(), Some(name));
+            in_range(&client, range, put(name, "new", 1)).await.expect("put");
+            assert_eq!(get_in(&client, range, name).await.as_deref(), Some("new"));
+        }
+    }
+    for (range, name) in [(left, "m"), (left, "t"), (right, "a"), (right, "lz")] {
+        assert_eq!(kind(in_range(&client, range, get(name)).await), KvErrorKind::RangeNotFound);
+        assert_eq!(kind(in_range(&client, range, put(name, "x", 1)).await), KvErrorKind::RangeNotFound);
+        let across = in_range(&client, range, scan("a", "z", 0)).await;
+        assert_eq!(kind(across), KvErrorKind::RangeNotFound);
+    }
+}
+
+/// Writes a key again and again, each value one larger than the last, until told to stop; gives the last value
+/// that was acknowledged. A value that was read is never followed by a smaller one.
+async fn count_up(nodes: Arc<Nodes>, name: String, stop: watch::Receiver<bool>) -> u64 {
+    let mut last = 0;
+    while !*stop.borrow() {
+        match nodes.put(&name, &(last + 1).to_string()).await {
+            Ok(_) => last += 1,
+            // It may have been written, or be written yet; so what is read may be one larger.
+            Err(error) => assert_eq!(error.kind(), KvErrorKind::Ambiguous, "{error:?}"),
+        }
+        let read = nodes.get(&name).await.map_or(0, |value| value.parse().expect("a number"));
+        assert!(read == last || read == last + 1, "{name}: {read} after {last}");
+        last = read;
+    }
+    last
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_split_a_range_that_is_written_and_lose_nothing() {
+    let nodes = Nodes::start(3, Limits::default()).await;
+    nodes.control(RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 })).await;
+    let (stop, stopped) = watch::channel(false);
+    let names = ["a", "c", "e", "h", "m", "p", "s", "v"];
+    let counters: Vec<_> = names
+        .iter()
+        .map(|name| tokio::spawn(count_up(nodes.clone(), (*name).to_owned(), stopped.clone())))
+        .collect();
+    for at in ["m", "e", "s", "c"] {
+        nodes.split(at).await.expect("split");
+        let known = |ranges: &[RangeInfo]| ranges.iter().any(|range| range.start == key(at));
+        nodes.wait_for(known).await;
+    }
+    let parts = nodes.tenant_ranges().await;
+    assert_eq!(parts.len(), 5);
+    assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
+    // Whoever has the lease of the last part goes for a while; then another.
+    for place in [0, 1] {
+        nodes.end(place).await;
+        for name in names {
+            nodes.get(name).await;
+        }
+        nodes.begin(place).await;
+    }
+    stop.send_replace(true);
+    for (name, counter) in names.iter().zip(counters) {
+        let last = counter.await.expect("counts");
+        assert!(last > 0, "{name}");
+        assert_eq!(nodes.get(name).await, Some(last.to_string()), "{name}");
+    }
+    // All replicas of the ranges go with the tenant.
+    nodes.control(RequestKind::DropTenant(DropTenant { tenant_id: TENANT.0 })).await;
+    assert_eq!(nodes.tenant_ranges().await, []);
+    while nodes.replicas().await != [2, 2, 2] {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    nodes.end_all().await;
+}

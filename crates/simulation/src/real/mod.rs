@@ -53,6 +53,17 @@ pub use run::{report, run};
 use crate::watch::Violation;
 use std::collections::BTreeMap;
 
+/// What becomes of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracing {
+    /// There is none.
+    Off,
+    /// It is in the [`Outcome`].
+    Kept,
+    /// It is printed line by line: for runs that come to no end.
+    Live,
+}
+
 /// How a run went.
 #[derive(Clone, Debug)]
 pub struct Outcome {

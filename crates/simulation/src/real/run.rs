@@ -6,7 +6,7 @@ use super::machine::{self, Machine};
 use super::plan::Plan;
 use super::workload::{borders, run_client};
 use super::world::{FIRST_CLIENT, World};
-use super::{Outcome, faults, logs};
+use super::{Outcome, Tracing, faults, logs};
 use crate::clock::{MILLI, SECOND};
 use crate::network::Weather;
 use crate::watch::Violation;
@@ -45,7 +45,7 @@ fn note_panics() {
 }
 
 /// Runs a seed. The same seed gives the same outcome.
-pub fn run(seed: u64, trace: bool) -> Outcome {
+pub fn run(seed: u64, tracing: Tracing) -> Outcome {
     note_panics();
     PANICS.take();
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -57,7 +57,7 @@ pub fn run(seed: u64, trace: bool) -> Outcome {
     };
     let running = || {
         runtime.block_on(async {
-            let world = World::new(plan, rng, trace);
+            let world = World::new(plan, rng, tracing);
             logs::set_world(&world);
             if tokio::time::timeout(LONGEST, live(&world)).await.is_err() {
                 world.violate("runs end", "there was no end of it in ten minutes");
@@ -65,7 +65,9 @@ pub fn run(seed: u64, trace: bool) -> Outcome {
             world
         })
     };
-    let ran = catch_unwind(AssertUnwindSafe(|| if trace { logs::with_logs(running) } else { running() }));
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        if tracing == Tracing::Off { running() } else { logs::with_logs(running) }
+    }));
     let panics = PANICS.take();
     let Ok(world) = ran else {
         return Outcome::failed(seed, Violation::new("no panics", panics.join("; ")));
@@ -92,7 +94,7 @@ pub fn run(seed: u64, trace: bool) -> Outcome {
 pub fn report(failure: &Outcome, lines: usize) -> String {
     let mut text = String::new();
     if lines > 0 {
-        let again = run(failure.seed, true);
+        let again = run(failure.seed, Tracing::Kept);
         let skip = again.trace.len().saturating_sub(lines);
         again.trace[skip..].iter().for_each(|line| {
             text.push_str(line);

@@ -3,6 +3,7 @@
 //! Everything runs on one thread, on a tokio runtime whose time is virtual. Places are nodes (from 1) and
 //! clients (from [`FIRST_CLIENT`]); the network and the clocks know both.
 
+use super::Tracing;
 use super::machine::Machine;
 use super::plan::Plan;
 use super::stream::Breaker;
@@ -32,6 +33,7 @@ pub struct World {
     began: Instant,
     state: Mutex<State>,
     clocks: Mutex<BTreeMap<NodeId, NodeClock>>,
+    tracing: Tracing,
 }
 
 struct State {
@@ -48,7 +50,7 @@ struct State {
 
 impl World {
     /// A world in which nothing runs yet. Must be made within the runtime of the run.
-    pub fn new(plan: Plan, rng: SmallRng, trace: bool) -> Arc<Self> {
+    pub fn new(plan: Plan, rng: SmallRng, tracing: Tracing) -> Arc<Self> {
         let network = Network::new(plan.weather);
         Arc::new(World {
             plan,
@@ -57,7 +59,7 @@ impl World {
                 rng,
                 network,
                 machines: BTreeMap::new(),
-                trace: Trace::new(trace),
+                trace: Trace::new(tracing == Tracing::Kept),
                 counts: BTreeMap::new(),
                 violation: None,
                 history: Vec::new(),
@@ -65,6 +67,7 @@ impl World {
                 over: false,
             }),
             clocks: Mutex::default(),
+            tracing,
         })
     }
 
@@ -196,7 +199,11 @@ impl World {
     /// Adds to the trace.
     pub fn note(&self, line: impl FnOnce() -> String) {
         let now = self.now();
-        self.state.lock().trace.note(now, line);
+        match self.tracing {
+            Tracing::Off => {}
+            Tracing::Kept => self.state.lock().trace.note(now, line),
+            Tracing::Live => println!("{:>3}.{:06} {}", now / 1_000_000, now % 1_000_000, line()),
+        }
     }
 
     /// Counts something that happened.

@@ -136,5 +136,8 @@ pub use txn::{CommitInfo, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPa
 
 /// Whether running a whole transaction again will probably succeed where it failed with this error.
 pub fn is_retryable(error: &KvError) -> bool {
-    matches!(error.kind(), KvErrorKind::Retry | KvErrorKind::Aborted | KvErrorKind::Deadlock)
+    matches!(
+        error.kind(),
+        KvErrorKind::Retry | KvErrorKind::Aborted | KvErrorKind::Deadlock | KvErrorKind::SnapshotBehind
+    )
 }

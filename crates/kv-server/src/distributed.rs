@@ -18,6 +18,7 @@
 
 use crate::command::{Command, CommandError, Effects, Order};
 use crate::evaluate::settle_committed;
+use crate::faults::Bug;
 use crate::intent_set::IntentSet;
 use crate::latch::Access;
 use crate::node::{Asker, BatchResult, Node, abort_job, part_key, record_latch};
@@ -238,6 +239,9 @@ impl Node {
         };
         let tracked = self.tracked_spans(asker, header);
         let own = part.map(|part| part.txn.id);
+        if self.pipeline.environment().planted(Bug::RefreshSkipped) {
+            return Ok(to);
+        }
         self.check_unchanged(asker, own, header.refresh_spans.iter().chain(&tracked), from, to)?;
         Ok(to)
     }
@@ -382,6 +386,7 @@ impl Node {
             job.into_iter().for_each(|job| self.resolve_later(job));
             return Ok(());
         };
+        let recorded = recorded || self.pipeline.environment().planted(Bug::SettledUnrecorded);
         let now = self.pipeline.millis();
         let decided = {
             let mut shard = self.shard(tenant);
@@ -390,7 +395,15 @@ impl Node {
         };
         // If it is not there any more, that is because it is settled.
         let Some(decided) = decided.filter(|_| recorded) else { return Ok(()) };
-        let job = ResolveJob::decided(part, &decided);
+        let mut job = ResolveJob::decided(part, &decided);
+        if let Some(committed) = &mut job.committed {
+            if self.pipeline.environment().planted(Bug::SettledWherePrepared) {
+                committed.timestamp = decided.record.timestamp;
+            }
+            if self.pipeline.environment().planted(Bug::UndoneSettled) {
+                committed.ignored.clear();
+            }
+        }
         match self.settle_at_once(&job, lease).await? {
             true => self.resolved(part),
             false => self.resolve_later(job),

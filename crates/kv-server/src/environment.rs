@@ -4,6 +4,7 @@
 //! replicas itself ([`crate::pipeline::Stepped`]) and runs everything in one thread, so that a run is a
 //! function of its seed. Timers are tokio's, which a simulation pauses.
 
+use crate::faults::Bug;
 use replication::Millis;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -16,6 +17,10 @@ pub trait Surroundings: Send + Sync {
     fn physical_ns(&self) -> u64;
     /// Random bytes, others each time.
     fn random(&self) -> [u8; 16];
+    /// Whether a bug is planted.
+    fn planted(&self, _bug: Bug) -> bool {
+        false
+    }
 }
 
 /// Where a node has time and chance from.
@@ -68,6 +73,15 @@ impl Environment {
         match &self.0 {
             Source::Machine(_) => *uuid::Uuid::new_v4().as_bytes(),
             Source::Given(surroundings) => surroundings.random(),
+        }
+    }
+
+    /// See [`Surroundings::planted`].
+    #[inline]
+    pub fn planted(&self, bug: Bug) -> bool {
+        match &self.0 {
+            Source::Machine(_) => false,
+            Source::Given(surroundings) => surroundings.planted(bug),
         }
     }
 

@@ -19,6 +19,8 @@
 //! * [`evaluate`], [`read`]: from requests to effects.
 //! * [`pipeline`]: the lease, the clock, the order of commits, and the way of commands through the Raft log.
 //! * [`resolve`]: moves intents of finished transactions to the versions.
+//! * [`distributed`]: a range's part in transactions over several; [`recover`]: what becomes of those whose
+//!   coordinators are gone, and of cycles of waiting transactions over several nodes.
 //! * [`follower`]: reads from replicas without the lease.
 //! * [`history`]: for how long replaced versions are kept.
 //! * [`admin`]: requests about the cluster, for the control plane.
@@ -26,7 +28,7 @@
 //! * [`found`], [`cluster`], [`directory`], [`placement`]: founding, joining, which ranges there are, and who
 //!   has replicas.
 //! * [`check`]: comparing replicas.
-//! * [`environment`]: time and chance, which a simulation gives.
+//! * [`environment`], [`faults`]: time and chance, and bugs, as a simulation gives them.
 //!
 //! # Why it is serializable
 //!
@@ -36,15 +38,24 @@
 //! nothing it read changed since its snapshot and takes its timestamp; so its reads and its writes
 //! happen at that timestamp. Locks only make it likely that the check succeeds.
 //!
+//! Over several ranges the same holds at one timestamp that all of them agree on: each range validates what was
+//! read there up to the commit timestamp and moves its clock there, so that nothing is written below it any
+//! more; and whoever reads at or above the timestamp at which a part is prepared waits until it is decided. The
+//! clock of a range takes the place of a timestamp cache (`cockroachdb-2020`, section 3.3): it is above
+//! everything that was read in the range, under this lease and under all before. That is coarse, and costs a
+//! second round where a range is read between the moment a coordinator chooses a timestamp and the moment it gets
+//! there; so coordinators choose one that is a little ahead.
+//!
 //! # Ranges
 //!
-//! Every tenant has a range of its own, and the cluster's own keys have one, the root. Each is a Raft group
-//! over up to three nodes by default ([`replication`], [`placement`]) with a lease, a clock and commits in
-//! flight of its own ([`pipeline`]). A batch names its range; a node that does not hold the lease says who
-//! does, and one without a replica says so: nothing was carried out then, and the client goes where the
-//! range is ([`directory`]). When a lease is lost the transactions that were open under it are forgotten:
-//! those with intents have ended, others go on at the next leaseholder and are checked at their commit as
-//! always.
+//! A tenant begins with one range, which is split when it is too large or too busy, and the cluster's own keys
+//! have one, the root. Each is a Raft group over up to three nodes by default ([`replication`], [`placement`])
+//! with a lease, a clock and commits in flight of its own ([`pipeline`]). A batch names its range; a node that
+//! does not hold the lease says who does, and one without a replica, or one that does not hold all its keys, says
+//! so: nothing was carried out then, and the client goes where the range is ([`directory`]). When a lease is lost
+//! what is in memory of the transactions that were open under it is forgotten: those with intents have ended,
+//! unless they are prepared, which is on record; others go on at the next leaseholder and are checked at their
+//! commit as always.
 //!
 //! A range that nobody uses falls asleep and takes no memory but for its name and keys; the first batch or
 //! message wakes it. So a suspended tenant costs next to nothing, and an idle cluster sends only one sign of
@@ -52,10 +63,8 @@
 //!
 //! # What is missing
 //!
-//! A tenant's range is not split, however large it is: a transaction rests on one leaseholder's clock, latches
-//! and locks, and one over several ranges needs the protocol of `cockroachdb-2020`, section 3. The log and
-//! the directory know splits already ([`replication::command::RangeChange`]). Ranges are not merged; there is
-//! nothing to merge before that.
+//! Ranges are not merged. A range in which transactions have intents is split only when they have ended. Locks go
+//! with keys that are split off. There are no priorities, and no spans that close timestamps in the future.
 
 pub mod admin;
 pub mod authorize;
@@ -68,6 +77,7 @@ pub mod connection;
 pub mod directory;
 pub mod environment;
 pub mod evaluate;
+pub mod faults;
 pub mod follower;
 pub mod distributed;
 pub mod found;

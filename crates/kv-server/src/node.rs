@@ -16,6 +16,7 @@ use crate::command::{Command, CommandError};
 use crate::config::Limits;
 use crate::environment::Environment;
 use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
+use crate::faults::Bug;
 use crate::follower::Promises;
 use crate::history::History;
 use crate::guards::{LatchGuard, LoneTxn};
@@ -456,6 +457,9 @@ impl Node {
         let mut view = IntentView::default();
         if self.unresolved.load(Ordering::SeqCst) > 0 {
             view = self.shard(asker.tenant).intent_view(asker.range);
+            if self.pipeline.environment().planted(Bug::PreparedUnseen) {
+                view.prepared.clear();
+            }
         }
         view.own = own.map(|(id, header)| {
             (id, header.txn.as_ref().map(|meta| meta.ignored.clone()).unwrap_or_default())
@@ -615,6 +619,9 @@ impl Node {
                     response.lease = if kind == WriteKind::Flush { lease } else { 0 };
                     if kind == WriteKind::Prepare {
                         response.prepared_at = Some(timestamp);
+                        if self.pipeline.environment().planted(Bug::PushConcealed) {
+                            response.prepared_at = wanted_timestamp(&batch);
+                        }
                         response.clock = clock;
                     } else if ordered {
                         response.commit_timestamp = Some(timestamp);
@@ -808,6 +815,7 @@ impl Hook for Listener {
         let Some(node) = self.0.upgrade() else { return false };
         let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
         node.shard(tenant).is_divisible(range)
+            || node.pipeline.environment().planted(Bug::SplitWhilePrepared)
     }
 
     fn add_to_split(&self, span: &Span, key: &Bytes, batch: &mut WriteBatch) -> StorageResult<()> {

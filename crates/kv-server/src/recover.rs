@@ -7,6 +7,7 @@
 //! the anchor, which decides: see [`decide_at_anchor`]. Who holds a lease is not known here; every node is asked, and
 //! the one that does answers. This is rare, and clusters have few nodes.
 
+use crate::faults::Bug;
 use crate::cluster::message::{AskOutcome, AskWaits, Kind, OutcomeStatus, TxnOutcome, Wait, Waits};
 use crate::latch::Access;
 use crate::lock_table::TxnKey;
@@ -153,7 +154,8 @@ async fn decide_at_anchor(node: &Arc<Node>, part: PartKey, anchor: &Bytes) -> Re
     let Some((at, keys)) = staged else {
         return abort_unless_decided(node, part, anchor, known.is_some()).await;
     };
-    for key in keys.into_iter().filter(|key| !span.contains(key)) {
+    let trusted = node.pipeline.environment().planted(Bug::StagingTrusted);
+    for key in keys.into_iter().filter(|key| !span.contains(key) && !trusted) {
         match ask_about(node, part.txn, key, Some(at)).await?.status() {
             OutcomeStatus::Prepared | OutcomeStatus::Committed => {}
             OutcomeStatus::Aborted => return abort_unless_decided(node, part, anchor, true).await,
@@ -215,7 +217,9 @@ async fn confirm(node: &Arc<Node>, part: PartKey, key: &Bytes, at: Timestamp) ->
             return Ok(outcome(OutcomeStatus::Prepared, prepared));
         }
     }
-    node.abort_record(part, key).await?;
+    if !node.pipeline.environment().planted(Bug::NotPrevented) {
+        node.abort_record(part, key).await?;
+    }
     Ok(outcome(OutcomeStatus::Aborted, Timestamp::MIN))
 }
 

@@ -5,7 +5,9 @@
 //! one are removed; a few hundred at a time, each time under write latches, so that no writer evaluates
 //! against half of it. The transaction record goes last.
 
+use crate::environment::Environment;
 use crate::evaluate::settle_committed;
+use crate::faults::Bug;
 use crate::latch::Access;
 use crate::node::Node;
 use crate::pipeline::Standing;
@@ -196,8 +198,16 @@ fn settle_one(
 ///
 /// # Errors
 /// I/O errors and damage.
-pub fn settle_left(reader: &(impl Reader + ?Sized), span: &Span) -> StorageResult<Option<WriteBatch>> {
-    settle_records(reader, &txn_record::within(reader, &span.start, &span.end)?, span)
+pub fn settle_left(
+    reader: &(impl Reader + ?Sized),
+    span: &Span,
+    environment: &Environment,
+) -> StorageResult<Option<WriteBatch>> {
+    let mut records = txn_record::within(reader, &span.start, &span.end)?;
+    if environment.planted(Bug::PreparedForgotten) {
+        records.retain(|(_, record)| record.status != RecordStatus::Prepared);
+    }
+    settle_records(reader, &records, span)
 }
 
 /// The same for everything in a store of an earlier version, where records may lie elsewhere.

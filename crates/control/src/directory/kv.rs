@@ -277,7 +277,10 @@ async fn commit<T>(txn: &Txn, result: T) -> Result<Attempt<T>, DirectoryError> {
     match txn.commit().await {
         Ok(_) => Ok(Attempt::Done(result)),
         Err(error) => match error.kind() {
-            KvErrorKind::Retry | KvErrorKind::Aborted | KvErrorKind::Deadlock => Ok(Attempt::Again(error)),
+            KvErrorKind::Retry
+            | KvErrorKind::Aborted
+            | KvErrorKind::Deadlock
+            | KvErrorKind::SnapshotBehind => Ok(Attempt::Again(error)),
             KvErrorKind::Ambiguous => Ok(Attempt::Unsettled(result)),
             _ => Err(failed(error)),
         },
@@ -315,6 +318,7 @@ fn failed(error: KvError) -> DirectoryError {
         | KvErrorKind::Overloaded
         | KvErrorKind::Ambiguous
         | KvErrorKind::Retry
+        | KvErrorKind::SnapshotBehind
         | KvErrorKind::Aborted
         | KvErrorKind::NotLeaseholder
         | KvErrorKind::RangeNotFound

@@ -73,6 +73,7 @@ impl From<KvError> for ApiError {
             KvErrorKind::Unavailable
             | KvErrorKind::Overloaded
             | KvErrorKind::Retry
+            | KvErrorKind::SnapshotBehind
             | KvErrorKind::NotLeaseholder
             | KvErrorKind::RangeNotFound => (
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -231,7 +231,7 @@ mod tests {
             effects: crate::command::Effects::default(),
             change: None,
             lease,
-            ordered: true,
+            order: crate::command::Order::Present,
             before_visible: None,
             late: None,
             done: Box::new(|_| {}),

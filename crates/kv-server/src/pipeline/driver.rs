@@ -790,7 +790,8 @@ impl Driver {
         let Some(span) = self.store.descriptor(range).map(span_of) else { return Ok(()) };
         self.changed.insert(range);
         let hook = self.hook.lock().clone();
-        let next = awake.recovery.next(&*self.engine, &span).and_then(|next| match (&next, hook) {
+        let left = awake.recovery.next(&*self.engine, &span, &self.shared.environment);
+        let next = left.and_then(|next| match (&next, hook) {
             (None, Some(hook)) => hook.adopt(range, &span).map(|()| None),
             _ => Ok(next),
         });

@@ -4,6 +4,7 @@
 //! are settled by the next one: those with a record become versions, the others are removed, a piece at a
 //! time through the log, so that every replica does the same.
 
+use crate::environment::Environment;
 use crate::resolve::settle_left;
 use kv_api::Span;
 use storage::{Reader, StorageResult, WriteBatch};
@@ -25,9 +26,10 @@ impl Recovery {
         &mut self,
         reader: &(impl Reader + ?Sized),
         span: &Span,
+        environment: &Environment,
     ) -> StorageResult<Option<WriteBatch>> {
         self.waiting_for = None;
-        let batch = settle_left(reader, span)?;
+        let batch = settle_left(reader, span, environment)?;
         self.complete = batch.is_none();
         Ok(batch)
     }

@@ -10,7 +10,7 @@ pub fn kv_error(error: KvError) -> SqlError {
         KvErrorKind::Internal => (SqlState::INTERNAL, error.message),
         KvErrorKind::Unauthorized => (SqlState::INSUFFICIENT_PRIVILEGE, error.message),
         KvErrorKind::InvalidRequest => (SqlState::INVALID_PARAMETER, error.message),
-        KvErrorKind::Retry | KvErrorKind::Aborted => {
+        KvErrorKind::Retry | KvErrorKind::Aborted | KvErrorKind::SnapshotBehind => {
             let text = "could not serialize access due to concurrent update";
             let retry = SqlError::new(SqlState::SERIALIZATION_FAILURE, text).with_detail(error.message);
             return retry.with_hint("The transaction might succeed if retried.");

@@ -1,0 +1,55 @@
+//! Planted bugs: how the simulation proves that it would find them in the handling of transactions.
+//!
+//! A check that cannot fail is worth nothing. The few places where leaving something out would break what is
+//! promised of transactions ask [`crate::environment::Environment::planted`] first, which a process answers with no.
+
+/// Something left out on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bug {
+    /// Reads at a timestamp that comes from another range do not move the clock of the range: something may be
+    /// written below it afterwards.
+    ClockNotMoved,
+    /// What may have been acknowledged before a transaction began is not looked for above its snapshot.
+    UncertaintyIgnored,
+    /// What a transaction read is not checked when it is prepared.
+    PreparedUnchecked,
+    /// A refresh says that nothing has changed without looking.
+    RefreshSkipped,
+    /// Readers do not wait for transactions that are prepared and not decided.
+    PreparedUnseen,
+    /// A staging record is taken for committed without asking whether its writes are prepared.
+    StagingTrusted,
+    /// A part that is asked for and not prepared does not note that it must not be.
+    NotPrevented,
+    /// A part is settled at the timestamp at which it was prepared, not at that of the commit.
+    SettledWherePrepared,
+    /// A part is settled and forgotten before the decision is on record.
+    SettledUnrecorded,
+    /// A new leaseholder removes what earlier ones have prepared.
+    PreparedForgotten,
+    /// A range is split while transactions are prepared in it.
+    SplitWhilePrepared,
+    /// Writes that a savepoint undid are settled with the others.
+    UndoneSettled,
+    /// A part that is to be prepared above what was asked for says that it is not.
+    PushConcealed,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 13] = [
+        Bug::ClockNotMoved,
+        Bug::UncertaintyIgnored,
+        Bug::PreparedUnchecked,
+        Bug::RefreshSkipped,
+        Bug::PreparedUnseen,
+        Bug::StagingTrusted,
+        Bug::NotPrevented,
+        Bug::SettledWherePrepared,
+        Bug::SettledUnrecorded,
+        Bug::PreparedForgotten,
+        Bug::SplitWhilePrepared,
+        Bug::UndoneSettled,
+        Bug::PushConcealed,
+    ];
+}

@@ -23,6 +23,8 @@ use tokio::time::Instant;
 
 /// The first place that is a client's.
 pub const FIRST_CLIENT: NodeId = 101;
+/// Most times clocks are read without time going on.
+const MAX_LOOKS: u32 = 300_000;
 /// How long a part of a stream that was lost takes, as it is sent again.
 const RESENT: (Micros, Micros) = (200 * MILLI, 400 * MILLI);
 
@@ -33,6 +35,8 @@ pub struct World {
     began: Instant,
     state: Mutex<State>,
     clocks: Mutex<BTreeMap<NodeId, NodeClock>>,
+    /// How often clocks were read since time went on, and when that was.
+    looks: Mutex<(Micros, u32)>,
     tracing: Tracing,
 }
 
@@ -67,6 +71,7 @@ impl World {
                 over: false,
             }),
             clocks: Mutex::default(),
+            looks: Mutex::default(),
             tracing,
         })
     }
@@ -109,8 +114,20 @@ impl World {
     /// Reads a place's clock, or sets it.
     pub fn with_clock<T>(&self, place: NodeId, with: impl FnOnce(&mut NodeClock, Micros) -> T) -> T {
         let now = self.now();
+        self.look_out_for_spinning(place, now);
         let mut clocks = self.clocks.lock();
         with(clocks.entry(place).or_insert_with(|| NodeClock::new(now, 0, 0, 0)), now)
+    }
+
+    /// Time stands still while a task is ready to run: one that only looks whether it can go on never ends.
+    fn look_out_for_spinning(&self, place: NodeId, now: Micros) {
+        let looks = {
+            let mut looks = self.looks.lock();
+            *looks = if looks.0 == now { (now, looks.1 + 1) } else { (now, 0) };
+            looks.1
+        };
+        // It must be torn out of what it does; a panic is a violation.
+        assert!(looks < MAX_LOOKS, "a task at {place} spins");
     }
 
     // The network.

@@ -126,6 +126,9 @@ pub(crate) struct KvArgs {
     /// After how long the replicas of a silent node are replaced, as in 5m
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     dead_after: std::time::Duration,
+    /// Bytes a range of a tenant may hold before it is split; at least 1048576
+    #[arg(long, value_name = "BYTES", default_value_t = kv_server::Limits::default().max_range_bytes)]
+    max_range_bytes: u64,
     #[command(flatten)]
     process: ProcessArgs,
     #[command(flatten)]
@@ -151,7 +154,7 @@ async fn run_kv(args: KvArgs) -> Outcome {
         peer_tls: tls::internal_client(&args.process.ca()?, &args.process.certificate("kv")?)?,
         dead_after: args.dead_after,
         engine: Default::default(),
-        limits: kv_server::Limits::default(),
+        limits: kv_server::Limits { max_range_bytes: args.max_range_bytes, ..kv_server::Limits::default() },
     };
     let node = kv_server::run(config).await.map_err(|error| match error {
         kv_server::ServerError::Listen { address, source } => listen_failure(address, &source, "--listen"),

@@ -30,6 +30,23 @@ pub fn within(batch: &BatchRequest, tenant: u64, range: &Span) -> bool {
         })
 }
 
+/// Keys that a batch is about: those of one of its requests, chosen by `turn`.
+pub fn some_keys(batch: &BatchRequest, turn: usize) -> Option<Span> {
+    let of_request = |kind: &RequestKind| match kind {
+        RequestKind::Get(request) => Some(Span::point(request.key.clone())),
+        RequestKind::Put(request) => Some(Span::point(request.key.clone())),
+        RequestKind::ConditionalPut(request) => Some(Span::point(request.key.clone())),
+        RequestKind::Delete(request) => Some(Span::point(request.key.clone())),
+        RequestKind::Increment(request) => Some(Span::point(request.key.clone())),
+        RequestKind::Scan(request) => Some(Span::new(request.start.clone(), request.end.clone())),
+        RequestKind::DeleteRange(request) => Some(Span::new(request.start.clone(), request.end.clone())),
+        RequestKind::ClearRange(request) => Some(Span::new(request.start.clone(), request.end.clone())),
+        _ => None,
+    };
+    let request = batch.requests.get(turn.checked_rem(batch.requests.len())?)?;
+    request.kind.as_ref().and_then(of_request)
+}
+
 /// A key of a batch, if it names one.
 pub fn first_key(batch: &BatchRequest) -> Option<Bytes> {
     let of_request = |kind: &RequestKind| match kind {

@@ -36,6 +36,14 @@ pub struct Limits {
     pub disk_full_patience: Duration,
     /// How long a batch waits for an election to end before its client is sent on.
     pub election_patience: Duration,
+    /// A tenant's range that holds more than this is split: bytes of keys and values of all versions. At least
+    /// [`crate::split_size::MIN_RANGE_BYTES`].
+    pub max_range_bytes: u64,
+    /// A tenant's range with more batches per second than this for [`Limits::split_load_for`] is split, if there
+    /// are other nodes to take a part; 0 is never.
+    pub split_load: u64,
+    /// See [`Limits::split_load`].
+    pub split_load_for: Duration,
     /// Most time for a TLS handshake and the first frame.
     pub handshake_timeout: Duration,
     /// Most time from the first byte of a frame to its last, for frames up to 1 MiB; larger ones get
@@ -63,6 +71,9 @@ impl Default for Limits {
             max_queued_bytes: 128 << 20,
             disk_full_patience: Duration::from_secs(3),
             election_patience: Duration::from_millis(500),
+            max_range_bytes: 64 << 20,
+            split_load: 2500,
+            split_load_for: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             frame_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),

@@ -298,6 +298,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn take(&mut self, frame: ClientFrame, received: Instant, bytes: usize) {
         let id = frame.id;
+        if let Some(cluster) = self.registered.node.cluster() {
+            cluster.sample(&frame.batch);
+        }
         let finished = move |result| Finished { frame: answer(id, result, received), bytes, _permit: None };
         let waiting: Waiting =
             match self.registered.node.handle(self.registered.caller, self.registered.id, frame.batch) {

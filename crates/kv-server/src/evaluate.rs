@@ -90,6 +90,9 @@ pub enum Stop {
     /// The clock of the range must reach the timestamp and nothing at or below it be in flight; then the batch
     /// is evaluated anew.
     Unclosed(Timestamp),
+    /// No transaction may have its first intent in the range for the moment; the batch is evaluated anew when this
+    /// is told.
+    Held(oneshot::Receiver<()>),
     /// Something is about to be settled; the batch is evaluated anew.
     Again,
 }
@@ -706,6 +709,9 @@ impl<'a> Evaluation<'a> {
         let first =
             shard.txn(self.part).is_none_or(|entry| entry.intents.is_empty()) && !self.keys.is_empty();
         if first {
+            if let Some(told) = shard.held_intents(self.asker.range) {
+                return Err(Stop::Held(told));
+            }
             if shard.intent_txns(self.asker.range) >= self.node.limits.max_intent_txns_per_tenant {
                 let message = "too many transactions with intents at once";
                 return Err(KvError::new(KvErrorKind::Overloaded, message).into());

@@ -6,9 +6,13 @@ use crate::metrics::metrics;
 use crate::node::{Asker, Node};
 use crate::shard::{PartKey, aborted};
 use kv_api::{KvError, KvErrorKind};
+use replication::RangeId;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// How often it is looked whether intents are still there.
+const HELD_PAUSE: Duration = Duration::from_millis(5);
 
 /// Latches, given back when dropped.
 pub(crate) struct LatchGuard {
@@ -43,6 +47,38 @@ impl Drop for LatchGuard {
         if self.armed {
             self.node.unlatch(self.tenant, self.id);
         }
+    }
+}
+
+/// Keeps transactions from having their first intents in a range, until it is dropped.
+pub(crate) struct HeldIntents {
+    node: Arc<Node>,
+    tenant: u64,
+    range: RangeId,
+}
+
+impl HeldIntents {
+    /// Waits until no transaction has intents in a range, at most for `patience`, and sees to it that it stays so as
+    /// far as that goes by waiting. Reads, commits within the range and the settling of what is prepared go on.
+    pub(crate) async fn await_none(
+        node: &Arc<Node>,
+        tenant: u64,
+        range: RangeId,
+        patience: Duration,
+    ) -> Self {
+        node.shard(tenant).hold_intents(range, true);
+        let held = HeldIntents { node: Arc::clone(node), tenant, range };
+        let deadline = tokio::time::Instant::now() + patience;
+        while !node.shard(tenant).is_divisible(range) && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(HELD_PAUSE).await;
+        }
+        held
+    }
+}
+
+impl Drop for HeldIntents {
+    fn drop(&mut self) {
+        self.node.shard(self.tenant).hold_intents(self.range, false);
     }
 }
 

@@ -27,6 +27,7 @@
 //! * [`connection`], [`server`]: frames and sockets of clients; [`peers`]: those of other KV nodes.
 //! * [`found`], [`cluster`], [`directory`], [`placement`]: founding, joining, which ranges there are, and who
 //!   has replicas.
+//! * [`split_size`], [`split_load`]: when and where ranges are cut in two.
 //! * [`check`]: comparing replicas.
 //! * [`environment`], [`faults`]: time and chance, and bugs, as a simulation gives them.
 //!
@@ -61,10 +62,16 @@
 //! message wakes it. So a suspended tenant costs next to nothing, and an idle cluster sends only one sign of
 //! life per pair of nodes.
 //!
+//! A range is split when it is too large or too busy, by one command of its own log ([`cluster`]). While that is
+//! under way nothing is let in; afterwards its keys are fewer and its lease has another name, so that what was
+//! evaluated before is refused. The directory hears of it after the fact, and a client that asks the wrong range
+//! is told so and looks again.
+//!
 //! # What is missing
 //!
 //! Ranges are not merged. A range in which transactions have intents is split only when they have ended. Locks go
-//! with keys that are split off. There are no priorities, and no spans that close timestamps in the future.
+//! with keys that are split off. There are no priorities, and no spans that close timestamps in the future. What a tenant
+//! deletes leaves small ranges behind. Load is counted in batches, not in the time of the processor.
 
 pub mod admin;
 pub mod authorize;
@@ -96,6 +103,8 @@ pub mod recover;
 pub mod resolve;
 pub mod server;
 pub mod shard;
+pub mod split_load;
+pub mod split_size;
 pub mod validate;
 
 pub use config::Limits;

@@ -184,6 +184,7 @@ impl Node {
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
         tokio::spawn(crate::history::run(Arc::downgrade(&node)));
         tokio::spawn(crate::recover::run(Arc::downgrade(&node)));
+        tokio::spawn(crate::recover::break_cycles(Arc::downgrade(&node)));
         node
     }
 
@@ -533,6 +534,12 @@ impl Node {
                 Err(Stop::Undecided(txn)) => {
                     drop((latches, room));
                     self.await_decision(asker, txn, &batch.header).await?;
+                    continue;
+                }
+                Err(Stop::Held(told)) => {
+                    drop((latches, room));
+                    // Whoever holds them lets go in any case.
+                    let _ = told.await;
                     continue;
                 }
                 Err(Stop::Unclosed(timestamp)) => {

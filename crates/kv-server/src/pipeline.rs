@@ -85,9 +85,20 @@ pub fn sequence_of(lease: u64) -> u64 {
     lease & ((1 << SEQUENCE_BITS) - 1)
 }
 
+/// Work that was done in a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Batches that were carried out, or begun.
+    pub batches: u64,
+    /// Bytes that were written.
+    pub written: u64,
+}
+
 struct Queued {
     command: Command,
     timestamp: Timestamp,
+    /// Size of its writes, once it is proposed.
+    bytes: usize,
 }
 
 /// A range that is awake here.
@@ -107,8 +118,8 @@ struct RangeState {
     wanted: Timestamp,
     /// Whether anything was asked of it since the driver looked.
     used: bool,
-    /// Batches since they were counted last.
-    batches: u64,
+    /// Work since it was counted last.
+    load: Load,
     /// The last entry known to be applied whose effects can be read here; absent while what is here is not
     /// the state as of any entry.
     applied: Option<u64>,
@@ -131,7 +142,7 @@ impl RangeState {
             wants_ceiling: false,
             wanted: Timestamp::MIN,
             used: true,
-            batches: 0,
+            load: Load::default(),
             standing: Decided::new(Standing::Follower(None)),
         }
     }
@@ -411,7 +422,7 @@ impl Pipeline {
         }
         match self.shared.held(&mut state, range) {
             Ok((found, _)) => {
-                found.batches += 1;
+                found.load.batches += 1;
                 true
             }
             Err(_) => false,
@@ -533,7 +544,7 @@ impl Pipeline {
         {
             found.in_flight.insert(timestamp);
         }
-        state.queue.push_back(Queued { command, timestamp });
+        state.queue.push_back(Queued { command, timestamp, bytes: 0 });
         if state.queue.len() == 1 {
             self.shared.ready.notify_one();
         }
@@ -675,13 +686,11 @@ impl Pipeline {
         Ok(standing.map(|standing| standing.get().unwrap_or(Standing::Follower(None))))
     }
 
-    /// How many batches were carried out in each range since this was asked last; those without are left
-    /// out.
-    pub fn take_loads(&self) -> HashMap<RangeId, u64> {
+    /// How much was done in each range since this was asked last; those without anything are left out.
+    pub fn take_loads(&self) -> HashMap<RangeId, Load> {
         let mut state = self.shared.state.lock();
-        let loads =
-            state.ranges.iter_mut().map(|(range, found)| (*range, std::mem::take(&mut found.batches)));
-        loads.filter(|(_, batches)| *batches > 0).collect()
+        let loads = state.ranges.iter_mut().map(|(range, found)| (*range, std::mem::take(&mut found.load)));
+        loads.filter(|(_, load)| *load != Load::default()).collect()
     }
 
     /// The ranges whose leases this node holds.

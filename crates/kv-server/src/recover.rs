@@ -44,15 +44,23 @@ const BURIED_NS: u64 = 2 * crate::distributed::MAX_PREPARE_AGE_NS;
 /// Most waits taken into account when cycles are looked for.
 const MAX_WAITS: usize = 10_000;
 
-/// Recovers and looks for cycles until the node is gone.
+/// Recovers transactions until the node is gone.
 pub async fn run(node: Weak<Node>) {
-    let mut cycles = Cycles::default();
     loop {
         tokio::time::sleep(PAUSE).await;
         let Some(node) = node.upgrade() else { return };
         recover_all(&node).await;
-        cycles.look(&node).await;
         forget_aborted(&node).await;
+    }
+}
+
+/// Looks for transactions that wait for each other until the node is gone.
+pub async fn break_cycles(node: Weak<Node>) {
+    let mut cycles = Cycles::default();
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let Some(node) = node.upgrade() else { return };
+        cycles.look(&node).await;
     }
 }
 

@@ -175,6 +175,8 @@ pub struct Shard {
     awaiting: HashMap<PartKey, Vec<Awaiting>>,
     /// Transactions whose waits were ended because they were part of a cycle, until they notice.
     victims: HashSet<TxnKey>,
+    /// Ranges in which no transaction may have its first intent for the moment, and who waits for that to end.
+    held: HashMap<RangeId, Vec<oneshot::Sender<()>>>,
     /// Records of aborted transactions, and when they were written.
     buried: Vec<(PartKey, Timestamp)>,
     ended: HashSet<PartKey>,
@@ -413,6 +415,27 @@ impl Shard {
                 entry.lost_locks = true;
             }
         }
+    }
+
+    /// Keeps transactions without intents in a range from having any, or no longer does.
+    pub fn hold_intents(&mut self, range: RangeId, hold: bool) {
+        if hold {
+            self.held.entry(range).or_default();
+        } else {
+            for waiting in self.held.remove(&range).unwrap_or_default() {
+                // Who waited may be gone.
+                let _ = waiting.send(());
+            }
+        }
+    }
+
+    /// What tells when transactions may have intents in a range again, if they may not now.
+    pub fn held_intents(&mut self, range: RangeId) -> Option<oneshot::Receiver<()>> {
+        let waiting = self.held.get_mut(&range)?;
+        waiting.retain(|waiting| !waiting.is_closed());
+        let (sender, receiver) = oneshot::channel();
+        waiting.push(sender);
+        Some(receiver)
     }
 
     /// Whether the keys of a range can be divided: no transaction has intents there.

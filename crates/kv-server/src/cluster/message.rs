@@ -15,7 +15,7 @@ pub struct Message {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// What is asked or answered.
-    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 22, 23")]
+    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 20, 21, 22, 23")]
     pub kind: Option<Kind>,
 }
 
@@ -61,6 +61,9 @@ pub enum Kind {
     /// A name that no range has had.
     #[prost(message, tag = "14")]
     RangeId(Named),
+    /// A range is to be kept as the first one of its tenant is. Answered with `Done` by its leaseholder.
+    #[prost(message, tag = "15")]
+    Configure(Configure),
     /// See [`AskOutcome`]. Only the leaseholder of the key's range answers.
     #[prost(message, tag = "20")]
     AskOutcome(AskOutcome),
@@ -192,6 +195,17 @@ pub struct GetRangeId {
     /// First key after it.
     #[prost(bytes = "bytes", tag = "3")]
     pub end: Bytes,
+}
+
+/// See [`Kind::Configure`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Configure {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+    /// How it is to be kept: an encoded [`kv_api::batch::RangeConfig`].
+    #[prost(bytes = "bytes", tag = "2")]
+    pub config: Bytes,
 }
 
 /// A name for a range.

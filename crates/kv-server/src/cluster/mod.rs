@@ -13,12 +13,14 @@
 //! What nodes ask each other besides travels as [`message`]s.
 
 mod asking;
+mod configuring;
 mod joining;
 pub mod message;
 mod nodes;
 mod placing;
 mod ranges;
 mod reported;
+mod splits;
 mod splitting;
 
 use crate::node::{Asker, Node};
@@ -174,9 +176,11 @@ pub struct Cluster {
     splitting: tokio::sync::Mutex<()>,
     /// The last range whose remaining replicas were seen to.
     gone_after: Mutex<RangeId>,
+    configuring: Mutex<configuring::Configuring>,
     /// Ranges to be reported to the directory.
     to_report: Mutex<BTreeSet<RangeId>>,
     placing: Mutex<placing::Progress>,
+    splits: splits::Splits,
     last_problem: Mutex<String>,
 }
 
@@ -196,8 +200,10 @@ impl Cluster {
             directory: tokio::sync::Mutex::new(()),
             splitting: tokio::sync::Mutex::new(()),
             gone_after: Mutex::default(),
+            configuring: Mutex::default(),
             to_report: Mutex::default(),
             placing: Mutex::default(),
+            splits: splits::Splits::default(),
             last_problem: Mutex::default(),
         })
     }
@@ -255,12 +261,17 @@ impl Cluster {
         }
         if leads {
             self.remove_gone(node).await?;
+            self.pass_on_configs(node).await?;
+        } else {
+            self.leave_configs();
         }
         self.report(node, leads).await?;
         if records.iter().any(|record| record.id != self.myself.id) {
             node.pipeline.watch_nodes(records.iter().map(|record| record.id).collect());
         }
-        self.place(node, &records).await
+        self.place(node, &records).await?;
+        self.split_where_needed(node, records.len() > 1);
+        Ok(())
     }
 
     // Who is there.
@@ -480,6 +491,9 @@ impl Cluster {
             }
             Kind::GetBook(_) => Kind::Book(Book { nodes: self.records(), root: self.root_members() }),
             Kind::Report(report) => done(self.take_report(node, report.records).await),
+            Kind::Configure(asked) => {
+                done(self.configure_range(node, asked.range_id, |_| true, asked.config).await)
+            }
             Kind::GetRangeId(asked) => match self.give_range_id(node, asked).await {
                 Ok(named) => Kind::RangeId(named),
                 Err(error) => refusal(error),

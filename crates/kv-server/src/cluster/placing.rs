@@ -9,7 +9,7 @@ use super::nodes::for_range;
 use super::{Cluster, LOOK, NodeRecord};
 use crate::directory::{self, decode_config};
 use crate::node::Node;
-use crate::pipeline::{NodesStatus, ROOT, Standing};
+use crate::pipeline::{Load, NodesStatus, ROOT, Standing};
 use crate::placement::{self, NodeView, Placed, Step, next_step};
 use kv_api::KvError;
 use prost::Message as _;
@@ -74,16 +74,26 @@ impl Progress {
         }
     }
 
-    /// Takes in how many batches were carried out since the last look.
-    fn weigh(&mut self, batches: &hashbrown::HashMap<RangeId, u64>) {
+    /// Notes that a range held here may be handed over for balance soon.
+    pub fn is_settled(&mut self, range: RangeId) {
+        self.held_since.insert(range, self.looks.saturating_sub(SETTLED_LOOKS - LEASE_LOOKS));
+    }
+
+    /// Batches per second in each range, smoothed.
+    pub fn loads(&self) -> &BTreeMap<RangeId, u64> {
+        &self.loads
+    }
+
+    /// Takes in what was done since the last look.
+    fn weigh(&mut self, done: &hashbrown::HashMap<RangeId, Load>) {
         let per_second = 1000 / u64::try_from(LOOK.as_millis()).unwrap_or(1000).max(1);
-        for (range, batches) in batches {
+        for (range, done) in done {
             let load = self.loads.entry(*range).or_default();
             // Half of it is what it was before.
-            *load = (*load + batches * per_second) / 2;
+            *load = (*load + done.batches * per_second) / 2;
         }
         self.loads.retain(|range, load| {
-            if !batches.contains_key(range) {
+            if !done.contains_key(range) {
                 *load /= 2;
             }
             *load > 0
@@ -107,7 +117,9 @@ impl Cluster {
         {
             let mut progress = self.placing.lock();
             progress.looks += 1;
-            progress.weigh(&node.pipeline.take_loads());
+            let done = node.pipeline.take_loads();
+            progress.weigh(&done);
+            self.splits.note(&done);
             progress.leads_root = matches!(node.pipeline.standing(ROOT), Standing::Leaseholder(_));
             node.pipeline.set_note(progress.note(&nodes).encode_to_vec().into());
         }

@@ -15,11 +15,10 @@ use crate::directory::{
 use crate::node::Node;
 use crate::pipeline::{ROOT, Standing};
 use bytes::Bytes;
-use kv_api::batch::RangeConfig;
 use kv_api::{KvError, KvErrorKind, TenantId};
 use prost::Message;
 use replication::command::RangeChange;
-use replication::{NodeId, RangeDescriptor, RangeId};
+use replication::{NodeId, RangeId};
 use std::sync::Arc;
 use storage::Space;
 use tokio::sync::oneshot;
@@ -257,7 +256,9 @@ impl Cluster {
             }
         }
         let write = |record: RangeRecord| (record_key(&record.start), Some(record.encode_to_vec().into()));
-        let mut writes: Vec<(Bytes, Option<Bytes>)> = draft.news().map(write).collect();
+        let news: Vec<RangeRecord> = draft.news().collect();
+        self.compare_configs(node, &news)?;
+        let mut writes: Vec<(Bytes, Option<Bytes>)> = news.into_iter().map(write).collect();
         for (range_id, mut members) in strangers {
             let known = gone_members(&*node.engine, range_id)?;
             members
@@ -265,41 +266,6 @@ impl Cluster {
             writes.push(gone_write(range_id, members));
         }
         if writes.is_empty() { Ok(()) } else { self.write(node, lease, writes, None).await }
-    }
-
-    /// Sets how a range whose lease is held here is kept.
-    ///
-    /// # Errors
-    /// If it is not, or what keeps the command from being applied.
-    pub async fn configure(
-        &self,
-        node: &Arc<Node>,
-        range: RangeId,
-        tenant: TenantId,
-        config: RangeConfig,
-    ) -> Result<(), KvError> {
-        node.ready(range).await?;
-        let lease = node.pipeline.lease(range)?;
-        let status = node.pipeline.status(range).await?;
-        let descriptor = status.and_then(|status| status.descriptor);
-        let descriptor = descriptor.ok_or_else(|| KvError::range_not_found(range))?;
-        if TenantId::of_key(&descriptor.start) != Some(tenant) {
-            return Err(KvError::range_not_found(range));
-        }
-        let changed = RangeDescriptor {
-            generation: descriptor.generation + 1,
-            config: config.encode_to_vec().into(),
-            ..descriptor
-        };
-        let change = RangeChange { descriptor: Some(changed), created: vec![], ..RangeChange::default() };
-        submit(node, range, lease, Effects::default(), Some(change)).await?;
-        // What cannot be reported now is reported at the next look.
-        self.described(range);
-        let leads_root = matches!(node.pipeline.standing(ROOT), Standing::Leaseholder(_));
-        if let Err(error) = self.report(node, leads_root).await {
-            tracing::debug!(range, "a new configuration is not in the directory yet: {error}");
-        }
-        Ok(())
     }
 }
 
@@ -309,7 +275,7 @@ fn gone_write(range_id: RangeId, members: Vec<NodeId>) -> (Bytes, Option<Bytes>)
     (gone_key(range_id), record)
 }
 
-async fn submit(
+pub(super) async fn submit(
     node: &Arc<Node>,
     range: RangeId,
     lease: u64,

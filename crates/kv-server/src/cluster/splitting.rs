@@ -11,6 +11,7 @@
 use super::Cluster;
 use super::message::{GetRangeId, Kind, Named};
 use crate::directory::{before, counter_key, last_range, list};
+use crate::guards::HeldIntents;
 use crate::node::Node;
 use crate::pipeline::{ROOT, SplitAt, Standing};
 use bytes::Bytes;
@@ -18,42 +19,45 @@ use kv_api::{KvError, KvErrorKind, TenantId};
 use replication::RangeId;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// How often a range that cannot be split for the moment is tried again before who asked is told.
-const ATTEMPTS: usize = 10;
+/// For how long it is tried again to split a range that cannot be split for the moment.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long transactions with intents in a range have to end before it is split, each time that is tried.
+const INTENTS_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// Splits a tenant's range whose lease is held here, so that `key` is the first of a new one.
+    /// Splits a tenant's range whose lease is held here, so that `key` is the first of a new one, whose name is
+    /// returned.
     ///
     /// # Errors
     /// [`KvErrorKind::InvalidRequest`] if a range begins with the key already or it is no tenant's,
     /// [`KvErrorKind::RangeNotFound`] if it is not in the range, [`KvErrorKind::Unavailable`] if the range cannot be
     /// split for the moment, and what keeps the command from being applied.
-    pub async fn split(&self, node: &Arc<Node>, range: RangeId, key: Bytes) -> Result<(), KvError> {
+    pub async fn split(&self, node: &Arc<Node>, range: RangeId, key: Bytes) -> Result<RangeId, KvError> {
         let _one_at_a_time = self.splitting.lock().await;
-        let mut attempts = 0;
-        loop {
+        let begun = Instant::now();
+        let new = loop {
             match self.try_to_split(node, range, &key).await {
-                Err(error) if error.kind() == KvErrorKind::Unavailable && attempts < ATTEMPTS => {
-                    attempts += 1;
+                Err(error) if error.kind() == KvErrorKind::Unavailable && begun.elapsed() < PATIENCE => {
                     tracing::debug!(range, "a range is to be split again: {}", error.message);
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => return Err(error),
-                Ok(()) => break,
+                Ok(new) => break new,
             }
-        }
+        };
         // What cannot be reported now is reported at the next look.
         let leads_root = matches!(node.pipeline.standing(ROOT), Standing::Leaseholder(_));
         if let Err(error) = self.report(node, leads_root).await {
             tracing::debug!(range, "a split is not in the directory yet: {error}");
         }
-        Ok(())
+        Ok(new)
     }
 
-    async fn try_to_split(&self, node: &Arc<Node>, range: RangeId, key: &Bytes) -> Result<(), KvError> {
+    async fn try_to_split(&self, node: &Arc<Node>, range: RangeId, key: &Bytes) -> Result<RangeId, KvError> {
         node.ready(range).await?;
         let status = node.pipeline.status(range).await?;
         let (descriptor, joint) = status
@@ -74,7 +78,10 @@ impl Cluster {
         }
         let asked = GetRangeId { range_id: range, start: descriptor.start, end: descriptor.end };
         let new = self.ask_for_range_id(node, asked).await?;
-        node.pipeline.split(range, SplitAt { key: key.clone(), new }).await
+        let tenant = TenantId::of_key(key).map_or(0, |tenant| tenant.0);
+        let _held = HeldIntents::await_none(node, tenant, range, INTENTS_PATIENCE).await;
+        node.pipeline.split(range, SplitAt { key: key.clone(), new }).await?;
+        Ok(new)
     }
 
     async fn ask_for_range_id(&self, node: &Arc<Node>, asked: GetRangeId) -> Result<RangeId, KvError> {

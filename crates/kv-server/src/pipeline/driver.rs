@@ -424,6 +424,7 @@ impl Driver {
         self.next_id += 1;
         let mut batch = WriteBatch::new();
         let encoded = queued.command.effects.encode(queued.timestamp, &mut batch);
+        queued.bytes = batch.byte_len();
         let proposal = Proposal {
             id,
             range: queued.command.range,
@@ -452,7 +453,7 @@ impl Driver {
 
     /// Ends a command: it was applied with an entry of the log, or failed.
     fn finish(&self, queued: Queued, result: Result<u64, CommandError>) {
-        let Queued { command, timestamp } = queued;
+        let Queued { command, timestamp, bytes } = queued;
         if let (Ok(_), Some(before_visible)) = (&result, command.before_visible) {
             before_visible(timestamp);
         }
@@ -460,6 +461,7 @@ impl Driver {
             // In one step: whoever finds the timestamp closed finds the entry applied.
             if let Ok(index) = result {
                 found.applied = found.applied.max(Some(index));
+                found.load.written += u64::try_from(bytes).unwrap_or(u64::MAX);
             }
             if found.in_flight.remove(&timestamp) {
                 found.landed.send_replace(());

@@ -1,8 +1,10 @@
 //! Several nodes of one cluster, on RocksDB, that speak to each other; and clients that find their way.
 
 use crate::support::*;
+use bytes::BytesMut;
 use kv_api::batch::*;
-use kv_api::{BatchResponse, Header, KvError, KvErrorKind};
+use kv_api::wire::{ClientFrame, Hello, PROTOCOL_VERSION, ServerFrame, decode_frame, encode_frame};
+use kv_api::{BatchRequest, BatchResponse, Header, KvError, KvErrorKind};
 use kv_server::authorize::Caller;
 use kv_server::{Config, Limits, Running};
 use parking_lot::Mutex;
@@ -10,6 +12,8 @@ use process::identity::Identity;
 use process::tls::{Authority, internal_client, internal_server};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::watch;
 
 /// Pause before something is asked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -174,4 +178,55 @@ fn is_elsewhere(error: &KvError) -> bool {
         error.kind(),
         KvErrorKind::RangeNotFound | KvErrorKind::NotLeaseholder | KvErrorKind::Unavailable
     )
+}
+
+/// A connection to a node, and its bytes.
+pub struct Wire {
+    stream: DuplexStream,
+    input: BytesMut,
+    _shutdown: watch::Sender<bool>,
+}
+
+impl Wire {
+    /// Sends batches at the same time and waits until all are answered, whatever the answers.
+    pub async fn ask_all(&mut self, batches: Vec<BatchRequest>) {
+        let count = batches.len();
+        let mut out = BytesMut::new();
+        for (id, batch) in (1..).zip(batches) {
+            encode_frame(&ClientFrame { id, batch }, &mut out);
+        }
+        self.stream.write_all(&out).await.expect("write");
+        for _ in 0..count {
+            self.read::<ServerFrame>().await;
+        }
+    }
+
+    async fn read<M: prost::Message + Default>(&mut self) -> M {
+        loop {
+            if let Some(frame) = decode_frame(&mut self.input).expect("well-formed") {
+                return frame;
+            }
+            assert!(self.stream.read_buf(&mut self.input).await.expect("read") > 0, "closed");
+        }
+    }
+}
+
+impl Nodes {
+    /// A connection of the usual tenant to a node.
+    pub async fn connect(&self, id: u64) -> Wire {
+        let (_, client) = self
+            .clients(Caller::Tenant(TENANT))
+            .into_iter()
+            .find(|(other, _)| *other == id)
+            .expect("a node that runs");
+        let (stream, far) = tokio::io::duplex(64 << 10);
+        let (shutdown, watched) = watch::channel(false);
+        tokio::spawn(kv_server::connection::serve(client.node, client.caller, far, watched));
+        let mut wire = Wire { stream, input: BytesMut::new(), _shutdown: shutdown };
+        let mut hello = BytesMut::new();
+        encode_frame(&Hello { version: PROTOCOL_VERSION, ..Hello::default() }, &mut hello);
+        wire.stream.write_all(&hello).await.expect("write");
+        wire.read::<Hello>().await;
+        wire
+    }
 }

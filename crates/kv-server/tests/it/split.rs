@@ -131,3 +131,72 @@ async fn three_nodes_split_a_range_that_is_written_and_lose_nothing() {
     }
     nodes.end_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_that_grows_is_split_until_every_part_fits() {
+    let max_range_bytes = 1 << 20;
+    let nodes = Nodes::start(1, Limits { max_range_bytes, ..Limits::default() }).await;
+    nodes.control(RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 })).await;
+    let value = "v".repeat(16 << 10);
+    for number in 0..320 {
+        nodes.put(&format!("k{number:04}"), &value).await.expect("put");
+    }
+    // Five mebibytes; a part is about half of what it may hold, but for the last.
+    nodes
+        .wait_for(|ranges| ranges.iter().filter(|range| TENANT.span().contains(&range.start)).count() >= 6)
+        .await;
+    let parts = nodes.tenant_ranges().await;
+    assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
+    for number in 0..320 {
+        assert_eq!(nodes.get(&format!("k{number:04}")).await.map(|value| value.len()), Some(16 << 10));
+    }
+    nodes.end_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_range_is_split_where_its_requests_are() {
+    let limits =
+        Limits { split_load: 50, split_load_for: std::time::Duration::from_millis(500), ..Limits::default() };
+    let nodes = Nodes::start(3, limits).await;
+    nodes.control(RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 })).await;
+    nodes.put("a", "quiet").await.expect("put");
+    for number in 0..100 {
+        nodes.put(&format!("k{number:02}"), "busy").await.expect("put");
+    }
+    let parts = loop {
+        let parts = nodes.tenant_ranges().await;
+        if parts.len() > 1 {
+            break parts;
+        }
+        let mut wire = nodes.connect(parts[0].leaseholder).await;
+        let ask = |number| batch(at_range(parts[0].range_id), vec![get(&format!("k{number:02}"))]);
+        for _ in 0..20 {
+            wire.ask_all((0..100).map(ask).collect()).await;
+        }
+    };
+    let at = text(&parts[0].end[kv_api::key::TENANT_PREFIX_LEN..]);
+    assert!(("k20".."k80").contains(&at.as_str()), "{at}");
+    assert_eq!(nodes.get("k99").await.as_deref(), Some("busy"));
+    assert_eq!(nodes.get("a").await.as_deref(), Some("quiet"));
+    nodes.end_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_ranges_of_a_tenant_are_kept_as_the_first_one() {
+    let nodes = Nodes::start(1, Limits::default()).await;
+    nodes.control(RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 })).await;
+    let gc_ttls = |ranges: &[RangeInfo]| -> Vec<u64> {
+        let of_tenant = ranges.iter().filter(|range| TENANT.span().contains(&range.start));
+        of_tenant.map(|range| range.config.clone().unwrap_or_default().gc_ttl_s).collect()
+    };
+    nodes.put("a", "v").await.expect("put");
+    for (round, at) in [(1, "m"), (2, "g"), (3, "t")] {
+        let config = RangeConfig { gc_ttl_s: 100 * round, ..RangeConfig::default() };
+        let configure = RequestKind::ConfigureTenant(ConfigureTenant { tenant_id: TENANT.0, config });
+        nodes.ask(Caller::Control, "", configure).await.expect("configured");
+        nodes.split(at).await.expect("split");
+        let expected = vec![100 * round; usize::try_from(round).expect("small") + 1];
+        nodes.wait_for(|ranges| gc_ttls(ranges) == expected).await;
+    }
+    nodes.end_all().await;
+}

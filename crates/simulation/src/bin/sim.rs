@@ -13,6 +13,7 @@
 //!
 //! Ends with 1 if a check failed and with 2 if it was called wrongly.
 
+use kv_server::faults::Bug;
 use simulation::planted::Plant;
 use simulation::real::Tracing;
 use simulation::{Options, Wanted, operations, real, report, run, run_many, sweep};
@@ -62,11 +63,20 @@ fn transactions() -> ExitCode {
         Some("live") => Tracing::Live,
         Some(_) => Tracing::Kept,
     };
+    let bug = set("BUG").map(|name| {
+        let bug = Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name);
+        bug.ok_or_else(|| format!("BUG is {name}, but should be one of {:?}", Bug::ALL))
+    });
+    let bug = match bug.transpose() {
+        Ok(bug) => bug,
+        Err(message) => return wrong(&message),
+    };
+    let options = real::Options { bug, tracing };
     let all = set("ALL").is_some();
     let wanted = if all { Wanted::AllSeeds } else { Wanted::FirstFailure };
     let found = Mutex::new((Vec::new(), BTreeMap::<&str, u64>::new(), 0_u64));
     sweep(seeds, wanted, |seed| {
-        let outcome = real::run(seed, tracing);
+        let outcome = real::run(seed, options);
         let failed = outcome.violation.is_some();
         if let Ok(mut found) = found.lock() {
             outcome.trace.iter().for_each(|line| println!("{line}"));
@@ -83,7 +93,7 @@ fn transactions() -> ExitCode {
     println!("{runs} runs: {}", counts.join(", "));
     failures.sort_by_key(|failure| failure.seed);
     for failure in &failures {
-        println!("{}", real::report(failure, if tracing == Tracing::Off { LAST_LINES } else { 0 }));
+        println!("{}", real::report(failure, options, if tracing == Tracing::Off { LAST_LINES } else { 0 }));
     }
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

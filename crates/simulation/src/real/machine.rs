@@ -11,6 +11,7 @@ use kv_server::Environment;
 use kv_server::Node;
 use kv_server::cluster::{Cluster, Myself};
 use kv_server::environment::Surroundings;
+use kv_server::faults::Bug;
 use kv_server::found::open_or_found_in;
 use kv_server::peers::{JoinError, JoinHandler, JoinRequest, JoinResponse, Links};
 use kv_server::pipeline::{Due, Stepped, Transport};
@@ -111,6 +112,10 @@ impl Surroundings for NodeWorld {
 
     fn physical_ns(&self) -> u64 {
         self.world.with_clock(self.id, |clock, now| clock.wall_ns(now))
+    }
+
+    fn planted(&self, bug: Bug) -> bool {
+        self.world.options.bug == Some(bug)
     }
 
     fn random(&self) -> [u8; 16] {

@@ -31,10 +31,13 @@
 //! by the seed: the cluster's id, which nobody looks at, and the order in which hash tables are iterated over;
 //! where that would be seen from outside, kv-server and kv-client sort. A test runs seeds twice and compares.
 //!
+//! # How it is known to work
+//!
+//! Every [`Bug`] of kv-server can be planted in all nodes ([`Options::bug`]).
+//!
 //! # What is missing
 //!
-//! Bugs planted in kv-server: [`Outcome`] says what a run without them found; a run with one is to be asked for
-//! like [`crate::planted::Plant`]. Full disks, and members that change other than by
+//! Full disks, and members that change other than by
 //! the cluster's own decision, are the other worlds' business.
 
 pub mod desk;
@@ -51,7 +54,23 @@ pub mod world;
 pub use run::{report, run};
 
 use crate::watch::Violation;
+use kv_server::faults::Bug;
 use std::collections::BTreeMap;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The bug planted in every node.
+    pub bug: Option<Bug>,
+    /// What becomes of the trace.
+    pub tracing: Tracing,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { bug: None, tracing: Tracing::Off }
+    }
+}
 
 /// What becomes of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

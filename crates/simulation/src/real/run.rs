@@ -6,7 +6,7 @@ use super::machine::{self, Machine};
 use super::plan::Plan;
 use super::workload::{borders, run_client};
 use super::world::{FIRST_CLIENT, World};
-use super::{Outcome, Tracing, faults, logs};
+use super::{Options, Outcome, Tracing, faults, logs};
 use crate::clock::{MILLI, SECOND};
 use crate::network::Weather;
 use crate::watch::Violation;
@@ -45,7 +45,7 @@ fn note_panics() {
 }
 
 /// Runs a seed. The same seed gives the same outcome.
-pub fn run(seed: u64, tracing: Tracing) -> Outcome {
+pub fn run(seed: u64, options: Options) -> Outcome {
     note_panics();
     PANICS.take();
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -57,7 +57,7 @@ pub fn run(seed: u64, tracing: Tracing) -> Outcome {
     };
     let running = || {
         runtime.block_on(async {
-            let world = World::new(plan, rng, tracing);
+            let world = World::new(plan, rng, options);
             logs::set_world(&world);
             if tokio::time::timeout(LONGEST, live(&world)).await.is_err() {
                 world.violate("runs end", "there was no end of it in ten minutes");
@@ -66,7 +66,7 @@ pub fn run(seed: u64, tracing: Tracing) -> Outcome {
         })
     };
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        if tracing == Tracing::Off { running() } else { logs::with_logs(running) }
+        if options.tracing == Tracing::Off { running() } else { logs::with_logs(running) }
     }));
     let panics = PANICS.take();
     let Ok(world) = ran else {
@@ -74,7 +74,7 @@ pub fn run(seed: u64, tracing: Tracing) -> Outcome {
     };
     let mut violation = world.violation();
     if let Some(panic) = panics.first() {
-        violation = Some(Violation::new("no panics", panic.clone()));
+        violation = violation.or_else(|| Some(Violation::new("no panics", panic.clone())));
     }
     let (history, trace, counts) = world.take_story();
     drop(world);
@@ -91,10 +91,10 @@ pub fn run(seed: u64, tracing: Tracing) -> Outcome {
 
 /// A failure in words: the end of the trace, for which the seed is run once more, the check, and how to see it
 /// again.
-pub fn report(failure: &Outcome, lines: usize) -> String {
+pub fn report(failure: &Outcome, options: Options, lines: usize) -> String {
     let mut text = String::new();
     if lines > 0 {
-        let again = run(failure.seed, Tracing::Kept);
+        let again = run(failure.seed, Options { tracing: Tracing::Kept, ..options });
         let skip = again.trace.len().saturating_sub(lines);
         again.trace[skip..].iter().for_each(|line| {
             text.push_str(line);
@@ -105,8 +105,9 @@ pub fn report(failure: &Outcome, lines: usize) -> String {
         }
     }
     let seed = failure.seed;
+    let with = options.bug.map_or_else(String::new, |bug| format!(" BUG={bug:?}"));
     text.push_str(&format!(
-        "seed {seed} failed; to see all of it: make sim WORLD=transactions SEEDS={seed}..{seed} TRACE=1\n"
+        "seed {seed} failed; to see all of it: make sim WORLD=transactions SEEDS={seed}..{seed} TRACE=1{with}\n"
     ));
     if let Some(violation) = &failure.violation {
         text.push_str(&format!("check: {}\n{}\n", violation.check, violation.detail));

@@ -3,10 +3,10 @@
 //! Everything runs on one thread, on a tokio runtime whose time is virtual. Places are nodes (from 1) and
 //! clients (from [`FIRST_CLIENT`]); the network and the clocks know both.
 
-use super::Tracing;
 use super::machine::Machine;
 use super::plan::Plan;
 use super::stream::Breaker;
+use super::{Options, Tracing};
 use crate::clock::{MAX_RATE_PPM, MILLI, Micros, NodeClock};
 use crate::network::{Fate, Link, Network};
 use crate::trace::Trace;
@@ -37,7 +37,8 @@ pub struct World {
     clocks: Mutex<BTreeMap<NodeId, NodeClock>>,
     /// How often clocks were read since time went on, and when that was.
     looks: Mutex<(Micros, u32)>,
-    tracing: Tracing,
+    /// What is run.
+    pub options: Options,
 }
 
 struct State {
@@ -54,7 +55,7 @@ struct State {
 
 impl World {
     /// A world in which nothing runs yet. Must be made within the runtime of the run.
-    pub fn new(plan: Plan, rng: SmallRng, tracing: Tracing) -> Arc<Self> {
+    pub fn new(plan: Plan, rng: SmallRng, options: Options) -> Arc<Self> {
         let network = Network::new(plan.weather);
         Arc::new(World {
             plan,
@@ -63,7 +64,7 @@ impl World {
                 rng,
                 network,
                 machines: BTreeMap::new(),
-                trace: Trace::new(tracing == Tracing::Kept),
+                trace: Trace::new(options.tracing == Tracing::Kept),
                 counts: BTreeMap::new(),
                 violation: None,
                 history: Vec::new(),
@@ -72,7 +73,7 @@ impl World {
             }),
             clocks: Mutex::default(),
             looks: Mutex::default(),
-            tracing,
+            options,
         })
     }
 
@@ -127,7 +128,10 @@ impl World {
             looks.1
         };
         // It must be torn out of what it does; a panic is a violation.
-        assert!(looks < MAX_LOOKS, "a task at {place} spins");
+        if looks >= MAX_LOOKS {
+            self.violate("tasks wait instead of spinning", format!("a task at {place} spins"));
+            panic!("a task at {place} spins");
+        }
     }
 
     // The network.
@@ -216,7 +220,7 @@ impl World {
     /// Adds to the trace.
     pub fn note(&self, line: impl FnOnce() -> String) {
         let now = self.now();
-        match self.tracing {
+        match self.options.tracing {
             Tracing::Off => {}
             Tracing::Kept => self.state.lock().trace.note(now, line),
             Tracing::Live => println!("{:>3}.{:06} {}", now / 1_000_000, now % 1_000_000, line()),

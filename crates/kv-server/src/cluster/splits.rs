@@ -1,0 +1,226 @@
+//! Which ranges this node splits of its own accord, and when.
+//!
+//! A tenant's range whose lease is held here is split when it holds too much ([`crate::split_size`]), or when it has
+//! been busy for a while and there are other nodes that could take a part of the load ([`crate::split_load`]): a
+//! transaction over two ranges costs more than one within a range, so a node that is alone gains nothing by it.
+//! One range at a time, so that whatever goes wrong with it goes wrong slowly.
+
+use super::Cluster;
+use crate::bounds;
+use crate::node::Node;
+use crate::pipeline::{Load, Standing};
+use crate::split_load::Finder;
+use crate::split_size::{MIN_RANGE_BYTES, Measured, Measuring, Sizes};
+use bytes::Bytes;
+use kv_api::{BatchRequest, KvError, Span, TenantId};
+use parking_lot::Mutex;
+use replication::RangeId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// After how many times the time for which a range must be busy it is looked at anew where no key was found.
+const WATCHED_AGAIN: u32 = 6;
+/// Bytes of a range that are read at a time to measure it.
+const PIECE_BYTES: u64 = 256 << 10;
+/// How long nothing is split after something could not be.
+const REST: Duration = Duration::from_secs(5);
+/// Most busy ranges whose requests are looked at.
+const MAX_WATCHED: usize = 16;
+
+/// A busy range.
+struct Watched {
+    since: Instant,
+    finder: Finder,
+}
+
+/// What is remembered about ranges that may be split.
+#[derive(Default)]
+pub(super) struct Splits {
+    sizes: Mutex<Sizes>,
+    watched: Mutex<BTreeMap<RangeId, Watched>>,
+    /// Whether any is watched: looked at for every batch.
+    watches: AtomicBool,
+    /// Whether one is being split, or measured.
+    at_work: AtomicBool,
+    /// When one could not be split last.
+    failed: Mutex<Option<Instant>>,
+}
+
+/// One is being split, or measured, for as long as this is there.
+struct AtWork(Arc<Cluster>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.splits.at_work.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Splits {
+    /// Takes in what was done in ranges lately.
+    pub fn note(&self, done: &hashbrown::HashMap<RangeId, Load>) {
+        let mut sizes = self.sizes.lock();
+        for (range, load) in done {
+            sizes.wrote(*range, load.written);
+        }
+    }
+
+    /// Takes in which ranges are busy. Returns one that has been for a while, and where to cut it.
+    fn watch(
+        &self,
+        busy: &[RangeId],
+        patience: Duration,
+        now: Instant,
+        span: impl Fn(RangeId) -> Option<Span>,
+    ) -> Option<(RangeId, Bytes)> {
+        let mut watched = self.watched.lock();
+        watched.retain(|range, watched| {
+            busy.contains(range) && now.duration_since(watched.since) < patience * WATCHED_AGAIN
+        });
+        for range in busy {
+            if watched.len() < MAX_WATCHED && !watched.contains_key(range) {
+                watched.insert(*range, Watched { since: now, finder: Finder::new(*range) });
+            }
+        }
+        self.watches.store(!watched.is_empty(), Ordering::Relaxed);
+        let ripe = watched.iter().filter(|(_, watched)| now.duration_since(watched.since) >= patience);
+        let mut cuts =
+            ripe.filter_map(|(range, watched)| Some((*range, watched.finder.cut(&span(*range)?)?)));
+        cuts.next()
+    }
+
+    /// Begins to look at a range anew.
+    fn forget(&self, range: RangeId) {
+        self.watched.lock().remove(&range);
+    }
+
+    /// Whether nothing else is at work or was in vain just now; then something is from now on.
+    fn begin(&self) -> bool {
+        let rests = self.failed.lock().is_some_and(|failed| failed.elapsed() < REST);
+        !rests && !self.at_work.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Whether ranges with these keys are split without being asked to.
+fn is_users(span: &Span) -> bool {
+    TenantId::of_key(&span.start).is_some_and(|tenant| tenant >= TenantId::FIRST_USER)
+}
+
+impl Cluster {
+    /// Looks at a batch, if its range is a busy one.
+    pub(crate) fn sample(&self, batch: &BatchRequest) {
+        if !self.splits.watches.load(Ordering::Relaxed) {
+            return;
+        }
+        // Who finds it taken is one request less that was seen.
+        let Some(mut watched) = self.splits.watched.try_lock() else { return };
+        let Some(watched) = watched.get_mut(&batch.header.range_id) else { return };
+        if let Some(span) = bounds::some_keys(batch, watched.finder.turn()) {
+            watched.finder.saw(&span);
+        }
+    }
+
+    /// Splits a range, in the background, if one has become too large or too busy.
+    pub(super) fn split_where_needed(self: &Arc<Self>, node: &Arc<Node>, has_others: bool) {
+        let held = |range| matches!(node.pipeline.standing(range), Standing::Leaseholder(_));
+        let span = |range| node.pipeline.span(range).filter(is_users);
+        let least = node.limits.split_load;
+        let busy: Vec<RangeId> = {
+            let progress = self.placing.lock();
+            let busy = progress.loads().iter().filter(|(_, load)| least > 0 && has_others && **load > least);
+            busy.map(|(range, _)| *range).filter(|range| held(*range) && span(*range).is_some()).collect()
+        };
+        let cut = self.splits.watch(&busy, node.limits.split_load_for, Instant::now(), span);
+        let max = node.limits.max_range_bytes.max(MIN_RANGE_BYTES);
+        let large = {
+            let mut sizes = self.splits.sizes.lock();
+            sizes.retain(|range| held(range) && span(range).is_some());
+            sizes.due(max)
+        };
+        if (cut.is_none() && large.is_none()) || !self.splits.begin() {
+            return;
+        }
+        let (cluster, node) = (Arc::clone(self), Arc::clone(node));
+        let at_work = AtWork(Arc::clone(self));
+        tokio::spawn(async move {
+            let _at_work = at_work;
+            let result = match (large, cut) {
+                (Some(range), _) => cluster.split_if_large(&node, range, max).await,
+                (None, Some((range, key))) => cluster.split_busy(&node, range, key).await,
+                (None, None) => Ok(()),
+            };
+            if let Err(error) = result {
+                tracing::debug!("a range was not split: {error}");
+                *cluster.splits.failed.lock() = Some(Instant::now());
+            }
+        });
+    }
+
+    async fn split_busy(&self, node: &Arc<Node>, range: RangeId, key: Bytes) -> Result<(), KvError> {
+        self.splits.forget(range);
+        let new = self.split(node, range, key).await?;
+        tracing::info!(range, new, "a range was split because it was busy");
+        // It need not settle for as long as one that has come from elsewhere.
+        self.placing.lock().is_settled(new);
+        Ok(())
+    }
+
+    async fn split_if_large(&self, node: &Arc<Node>, range: RangeId, max: u64) -> Result<(), KvError> {
+        let span = node.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
+        let mut measuring = Measuring::new(span, max);
+        let Measured { bytes, cut } = loop {
+            if let Some(measured) = measuring.step(&*node.engine, PIECE_BYTES)? {
+                break measured;
+            }
+            tokio::task::yield_now().await;
+        };
+        let Some(key) = cut else {
+            self.splits.sizes.lock().measured(range, bytes);
+            return Ok(());
+        };
+        let new = self.split(node, range, key).await?;
+        tracing::info!(range, new, "a range was split because it was large");
+        let mut sizes = self.splits.sizes.lock();
+        sizes.measured(range, bytes / 2);
+        // Nobody has measured it. It may be too large itself.
+        sizes.wrote(new, 1);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WATCHED: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_range_is_cut_when_it_was_busy_for_a_while() {
+        let splits = Splits::default();
+        let all = Span::new(Bytes::from_static(b"a"), Bytes::from_static(b"z"));
+        let span = |_| Some(all.clone());
+        let start = Instant::now();
+        let load = |splits: &Splits| {
+            let mut watched = splits.watched.lock();
+            for step in 0..2000_u32 {
+                let key = Bytes::from(format!("k{:03}", step * 7 % 100));
+                watched.get_mut(&5).expect("watched").finder.saw(&Span::point(key));
+            }
+        };
+        assert!(!splits.watches.load(Ordering::Relaxed));
+        assert_eq!(splits.watch(&[5], WATCHED, start, span), None);
+        assert!(splits.watches.load(Ordering::Relaxed));
+        load(&splits);
+        assert_eq!(splits.watch(&[5], WATCHED, start + WATCHED / 2, span), None, "not for long enough");
+        assert!(splits.watch(&[5], WATCHED, start + WATCHED, span).is_some_and(|(range, _)| range == 5));
+        assert_eq!(splits.watch(&[], WATCHED, start + WATCHED, span), None);
+        assert!(!splits.watches.load(Ordering::Relaxed), "nothing is looked at any more");
+        assert_eq!(splits.watch(&[5], WATCHED, start + WATCHED, span), None, "it begins anew");
+        assert_eq!(splits.watch(&[5], WATCHED, start + WATCHED * 2, span), None, "nothing was seen");
+        let many: Vec<RangeId> = (10..100).collect();
+        splits.watch(&many, WATCHED, start, span);
+        assert_eq!(splits.watched.lock().len(), MAX_WATCHED);
+    }
+}

@@ -62,13 +62,15 @@ use std::collections::BTreeMap;
 pub struct Options {
     /// The bug planted in every node.
     pub bug: Option<Bug>,
+    /// Whether every tenant keeps the one range it has at first, so that no transaction is over several.
+    pub whole_ranges: bool,
     /// What becomes of the trace.
     pub tracing: Tracing,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { bug: None, tracing: Tracing::Off }
+        Options { bug: None, whole_ranges: false, tracing: Tracing::Off }
     }
 }
 

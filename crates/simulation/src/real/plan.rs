@@ -88,6 +88,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Leaves out the splits.
+    pub fn keep_ranges_whole(&mut self) {
+        self.splits_per_mille = 0;
+        self.menu.retain(|kind| *kind != Menu::Splits);
+        if self.menu.is_empty() {
+            self.menu.push(Menu::Crashes);
+        }
+    }
+
     /// Draws a plan.
     pub fn draw(rng: &mut SmallRng) -> Self {
         let mut menu: Vec<Menu> = Menu::ALL.into_iter().filter(|_| rng.random_bool(0.45)).collect();

@@ -49,7 +49,10 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     note_panics();
     PANICS.take();
     let mut rng = SmallRng::seed_from_u64(seed);
-    let plan = Plan::draw(&mut rng);
+    let mut plan = Plan::draw(&mut rng);
+    if options.whole_ranges {
+        plan.keep_ranges_whole();
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -105,7 +108,10 @@ pub fn report(failure: &Outcome, options: Options, lines: usize) -> String {
         }
     }
     let seed = failure.seed;
-    let with = options.bug.map_or_else(String::new, |bug| format!(" BUG={bug:?}"));
+    let mut with = options.bug.map_or_else(String::new, |bug| format!(" BUG={bug:?}"));
+    if options.whole_ranges {
+        with.push_str(" WHOLE=1");
+    }
     text.push_str(&format!(
         "seed {seed} failed; to see all of it: make sim WORLD=transactions SEEDS={seed}..{seed} TRACE=1{with}\n"
     ));

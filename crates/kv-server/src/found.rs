@@ -1,6 +1,7 @@
 //! Founding: what a store holds before it holds anything; and bringing stores of earlier versions up.
 
 use crate::directory::{RangeRecord, counter_key, record_key, tenant_descriptor};
+use crate::environment::Environment;
 use crate::pipeline::ROOT;
 use crate::resolve::settle_all;
 use bytes::Bytes;
@@ -27,6 +28,14 @@ const MAX_ROUNDS: usize = 100_000;
 /// If the store is of a later version or damaged, is one of several of an earlier version, or cannot be
 /// written.
 pub fn open_or_found(engine: &Arc<dyn Engine>) -> StorageResult<Identity> {
+    open_or_found_in(engine, &Environment::of_machine())
+}
+
+/// The same with chance from an environment.
+///
+/// # Errors
+/// As for [`open_or_found`].
+pub fn open_or_found_in(engine: &Arc<dyn Engine>, environment: &Environment) -> StorageResult<Identity> {
     let found = ident::open(&**engine)?;
     let (identity, floor) = match found {
         Some(identity) if identity.format == STORE_FORMAT => return Ok(identity),
@@ -37,7 +46,7 @@ pub fn open_or_found(engine: &Arc<dyn Engine>) -> StorageResult<Identity> {
             return Ok(identity);
         }
         Some(identity) if identity.format == 1 => {
-            let store_id = *uuid::Uuid::new_v4().as_bytes();
+            let store_id = environment.random();
             (Identity { store_id, ..identity }, ident::clock_floor(&**engine)?)
         }
         Some(identity) => {
@@ -45,8 +54,8 @@ pub fn open_or_found(engine: &Arc<dyn Engine>) -> StorageResult<Identity> {
             (identity, floor)
         }
         None => {
-            let store_id = *uuid::Uuid::new_v4().as_bytes();
-            let cluster_id = uuid::Uuid::new_v4().to_string();
+            let store_id = environment.random();
+            let cluster_id = uuid::Uuid::from_bytes(environment.random()).to_string();
             (Identity { format: STORE_FORMAT, cluster_id, node_id: FIRST_NODE, store_id }, Timestamp::MIN)
         }
     };

@@ -91,7 +91,8 @@ impl IntentSet {
 
     /// Spans that hold every key.
     pub fn covering(&self) -> Vec<Span> {
-        let points = self.exact.iter().cloned().map(Span::point);
+        // In an order that a simulation can repeat.
+        let points = self.exact().unwrap_or_default().into_iter().map(Span::point);
         let ranges = self.spans.iter().map(|(first, last)| Span::new(first.clone(), key_after(last)));
         points.chain(ranges).collect()
     }

@@ -322,9 +322,12 @@ impl<W> LockTable<W> {
     pub fn waits(&self, tenant: u64) -> Vec<(TxnId, TxnId)> {
         let waiters = self.waits_of.iter().filter(|(txn, _)| txn.tenant == tenant);
         let waits = waiters.flat_map(|(txn, waits)| waits.iter().map(move |waiter| (txn, *waiter)));
-        waits
+        let mut waits: Vec<_> = waits
             .flat_map(|(txn, waiter)| self.waited_for(waiter).into_iter().map(move |other| (txn.id, other.id)))
-            .collect()
+            .collect();
+        // In an order that a simulation can repeat.
+        waits.sort_unstable();
+        waits
     }
 
     fn forget_wait(&mut self, txn: TxnKey, waiter: WaiterId) {

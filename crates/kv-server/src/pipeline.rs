@@ -25,6 +25,7 @@
 
 mod driver;
 mod recovery;
+mod standing;
 mod stepped;
 
 pub use driver::{NodesStatus, SplitAt, Status, Surveyed, Transport};
@@ -40,6 +41,7 @@ use kv_api::timestamp::{HybridClock, MAX_CLOCK_OFFSET_NS};
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::{Condvar, Mutex};
 use replication::{Envelope, MemberChange, Millis, NodeId, RangeDescriptor, RangeId, Sound, Store};
+use standing::{Decided, Watched};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -123,7 +125,7 @@ struct RangeState {
     applied: Option<u64>,
     /// Why it is not served although the lease is here: what the last leaseholder left cannot be read.
     damaged: Option<StorageError>,
-    standing: watch::Sender<Standing>,
+    standing: Decided,
 }
 
 impl RangeState {
@@ -141,7 +143,7 @@ impl RangeState {
             wanted: Timestamp::MIN,
             used: true,
             load: Load::default(),
-            standing: watch::Sender::new(Standing::Follower(None)),
+            standing: Decided::new(Standing::Follower(None)),
         }
     }
 
@@ -151,7 +153,7 @@ impl RangeState {
     }
 
     fn stand(&self, standing: Standing) {
-        self.standing.send_if_modified(|known| std::mem::replace(known, standing) != standing);
+        self.standing.set(standing);
     }
 }
 
@@ -177,7 +179,7 @@ struct Held {
 }
 
 /// What came of waking a range: who serves it from now on, unless there is no replica.
-type Woken = Result<Option<watch::Receiver<Standing>>, StorageError>;
+type Woken = Result<Option<Watched>, StorageError>;
 
 /// Something asked of the driver besides commands.
 enum Asked {
@@ -374,7 +376,7 @@ impl Pipeline {
     /// Who serves a range, as far as it is known without asking anybody.
     pub fn standing(&self, range: RangeId) -> Standing {
         let state = self.shared.state.lock();
-        state.ranges.get(&range).map_or(Standing::Follower(None), |range| *range.standing.borrow())
+        state.ranges.get(&range).map_or(Standing::Follower(None), |range| range.standing.get())
     }
 
     /// The keys of a range that is awake here.
@@ -393,16 +395,12 @@ impl Pipeline {
                 return Ok(());
             }
             let woken = self.ask(|answer| Asked::Wake(range, answer)).await.map_err(|_| Absent::Closing)?;
-            let mut standing = woken.map_err(Absent::Damaged)?.ok_or(Absent::NoReplica)?;
-            let settled = standing.wait_for(|standing| *standing != Standing::Follower(None));
-            match tokio::time::timeout_at(deadline, settled).await {
-                Ok(Ok(standing)) => {
-                    if let Standing::Follower(leader) = *standing {
-                        return Err(Absent::Elsewhere(leader));
-                    }
-                }
+            let standing = woken.map_err(Absent::Damaged)?.ok_or(Absent::NoReplica)?;
+            match tokio::time::timeout_at(deadline, standing.settled()).await {
+                Ok(Some(Standing::Follower(leader))) => return Err(Absent::Elsewhere(leader)),
+                Ok(Some(Standing::Leaseholder(_))) => {}
                 // It fell asleep again.
-                Ok(Err(_)) => {}
+                Ok(None) => {}
                 Err(_) => return Err(Absent::Elsewhere(None)),
             }
             if self.lease(range).is_err() {
@@ -684,7 +682,8 @@ impl Pipeline {
     /// When the node shuts down.
     pub async fn keep_awake(&self, range: RangeId) -> Result<Option<Standing>, KvError> {
         let standing = self.ask(|answer| Asked::Wake(range, answer)).await??;
-        Ok(standing.map(|standing| *standing.borrow()))
+        // One that fell asleep again meanwhile has nobody who serves it.
+        Ok(standing.map(|standing| standing.get().unwrap_or(Standing::Follower(None))))
     }
 
     /// How much was done in each range since this was asked last; those without anything are left out.

@@ -201,8 +201,10 @@ impl Shard {
         self.buried.retain(|(part, _)| part.range != range);
         self.ended.retain(|part| part.range != range);
         self.ended_order.retain(|part| part.range != range);
-        let waiting = self.awaiting.extract_if(|part, _| part.range == range);
-        waiting.flat_map(|(_, waiting)| waiting).for_each(Awaiting::wake);
+        let mut waiting: Vec<_> = self.awaiting.extract_if(|part, _| part.range == range).collect();
+        // In an order that a simulation can repeat.
+        waiting.sort_unstable_by_key(|(part, _)| *part);
+        waiting.into_iter().flat_map(|(_, waiting)| waiting).for_each(Awaiting::wake);
         let intents = self.intents.remove(&range).unwrap_or_default();
         intents.committed.len() + intents.prepared.len()
     }
@@ -477,9 +479,10 @@ impl Shard {
     /// Ends the waits of a transaction for locks and decisions: it is one of a cycle.
     pub fn break_waits(&mut self, txn: TxnKey) {
         self.victims.insert(txn);
-        for waiting in self.awaiting.values_mut() {
-            waiting.retain(|waiting| waiting.txn != Some(txn.id));
-        }
+        let mut waiting: Vec<_> = self.awaiting.iter_mut().collect();
+        // In an order that a simulation can repeat.
+        waiting.sort_unstable_by_key(|(part, _)| **part);
+        waiting.into_iter().for_each(|(_, waiting)| waiting.retain(|waiting| waiting.txn != Some(txn.id)));
         wake(self.locks.end_waits(txn));
     }
 

@@ -244,12 +244,12 @@ fn a_transaction_may_wait_in_several_places() {
 fn a_holder_waits_for_an_intent_that_is_found_under_its_lock() {
     let mut table = LockTable::default();
     let (one, other) = (txn("one"), txn("other"));
-    assert_eq!(table.acquire(one, b"k", Exclusive, Some(|| 1)), Acquire::Granted);
+    assert_eq!(table.acquire(one, b"k", LockStrength::Exclusive, Some(|| 1)), Acquire::Granted);
     table.hold_for_intent(other, b"k");
-    assert!(!table.is_free(one, b"k", Exclusive));
-    let Acquire::Waiting(_) = table.acquire(one, b"k", Exclusive, Some(|| 2)) else { panic!("it must wait") };
+    assert!(!table.is_free(one, b"k", LockStrength::Exclusive));
+    let Acquire::Waiting(_) = table.acquire(one, b"k", LockStrength::Exclusive, Some(|| 2)) else { panic!("it must wait") };
     let woken = table.release(other);
     assert_eq!(woken.iter().map(|wakeup| wakeup.waker).collect::<Vec<_>>(), [2]);
-    assert!(table.is_free(one, b"k", Exclusive));
+    assert!(table.is_free(one, b"k", LockStrength::Exclusive));
     assert!(table.release(one).is_empty() && table.is_empty());
 }

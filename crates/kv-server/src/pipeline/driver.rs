@@ -497,7 +497,7 @@ impl Driver {
                     let found = state.ranges.get(&range).filter(|_| there);
                     match found.and_then(|found| found.damaged.clone()) {
                         Some(error) => Err(error),
-                        None => Ok(found.map(|found| found.standing.subscribe())),
+                        None => Ok(found.map(|found| found.standing.watch())),
                     }
                 });
                 let _ = answer.send(woken);

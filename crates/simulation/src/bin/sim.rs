@@ -9,11 +9,14 @@
 //! * `SCENARIO`: a bug whose scenario is played without it.
 //!
 //! With `--world transactions` it runs the real KV nodes and clients ([`simulation::real`]) instead of models of
-//! them; `SEEDS`, `TRACE` and `ALL` are as above.
+//! them; `SEEDS`, `TRACE` and `ALL` are as above, and `TRACE=live` prints the trace of a run that comes to no end.
+//! With `WHOLE` ranges are not split; `BUG` is one of kv-server's.
 //!
 //! Ends with 1 if a check failed and with 2 if it was called wrongly.
 
+use kv_server::faults::Bug;
 use simulation::planted::Plant;
+use simulation::real::Tracing;
 use simulation::{Options, Wanted, operations, real, report, run, run_many, sweep};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -56,11 +59,25 @@ fn transactions() -> ExitCode {
         Ok(seeds) => seeds,
         Err(message) => return wrong(&message),
     };
-    let (trace, all) = (set("TRACE").is_some(), set("ALL").is_some());
+    let tracing = match set("TRACE").as_deref() {
+        None => Tracing::Off,
+        Some("live") => Tracing::Live,
+        Some(_) => Tracing::Kept,
+    };
+    let bug = set("BUG").map(|name| {
+        let bug = Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name);
+        bug.ok_or_else(|| format!("BUG is {name}, but should be one of {:?}", Bug::ALL))
+    });
+    let bug = match bug.transpose() {
+        Ok(bug) => bug,
+        Err(message) => return wrong(&message),
+    };
+    let options = real::Options { bug, whole_ranges: set("WHOLE").is_some(), tracing };
+    let all = set("ALL").is_some();
     let wanted = if all { Wanted::AllSeeds } else { Wanted::FirstFailure };
     let found = Mutex::new((Vec::new(), BTreeMap::<&str, u64>::new(), 0_u64));
     sweep(seeds, wanted, |seed| {
-        let outcome = real::run(seed, trace);
+        let outcome = real::run(seed, options);
         let failed = outcome.violation.is_some();
         if let Ok(mut found) = found.lock() {
             outcome.trace.iter().for_each(|line| println!("{line}"));
@@ -77,7 +94,7 @@ fn transactions() -> ExitCode {
     println!("{runs} runs: {}", counts.join(", "));
     failures.sort_by_key(|failure| failure.seed);
     for failure in &failures {
-        println!("{}", real::report(failure, if trace { 0 } else { LAST_LINES }));
+        println!("{}", real::report(failure, options, if tracing == Tracing::Off { LAST_LINES } else { 0 }));
     }
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

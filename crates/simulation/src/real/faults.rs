@@ -1,10 +1,14 @@
 //! Draws what goes wrong, and makes it happen.
 
+use super::desk::Desk;
 use super::machine::{Ending, Loss, begin_again, crash};
 use super::plan::Menu;
+use super::run::{CONTROL, tenants};
+use super::workload::borders;
 use super::world::{FIRST_CLIENT, World};
 use crate::clock::{MAX_RATE_PPM, MILLI, Micros, SECOND};
 use crate::network::{Link, Weather};
+use kv_server::authorize::Caller;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use replication::NodeId;
@@ -123,7 +127,8 @@ async fn happen(world: &Arc<World>, kind: Menu) {
             world.count("storms");
             world.with_network(|network| network.weather = weather);
             later(world, span(world, SECOND, 4 * SECOND), |world| {
-                let usual = world.plan.weather;
+                // Once the trouble is over the weather is fair.
+                let usual = if world.is_over() { Weather::FAIR } else { world.plan.weather };
                 world.with_network(|network| network.weather = usual);
             });
         }
@@ -148,9 +153,30 @@ async fn happen(world: &Arc<World>, kind: Menu) {
             });
         }
         Menu::Transfers => transfer(world).await,
+        Menu::Splits => split(world),
         // Clients do these to themselves.
         Menu::BrokenConnections | Menu::ClientCrashes => {}
     }
+}
+
+/// Splits a tenant's range somewhere, if it is not split there already.
+fn split(world: &Arc<World>) {
+    let tenants = tenants(world);
+    let tenant = world.draw(|rng| tenants.choose(rng).copied());
+    let borders = tenant.map_or_else(Vec::new, |tenant| borders(world, tenant));
+    let Some(border) = world.draw(|rng| borders.choose(rng).cloned()) else { return };
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        let desk = Desk::new(&world, CONTROL, Caller::Control);
+        match desk.client().split_range(&border).await {
+            Ok(()) => {
+                world.note(|| format!("control: split at {border:?}"));
+                world.count("splits");
+            }
+            Err(error) => world.note(|| format!("control: no split at {border:?}: {error}")),
+        }
+        desk.crash();
+    });
 }
 
 /// Hands a lease that a node holds to another.

@@ -11,7 +11,8 @@ use kv_server::Environment;
 use kv_server::Node;
 use kv_server::cluster::{Cluster, Myself};
 use kv_server::environment::Surroundings;
-use kv_server::found::open_or_found;
+use kv_server::faults::Bug;
+use kv_server::found::open_or_found_in;
 use kv_server::peers::{JoinError, JoinHandler, JoinRequest, JoinResponse, Links};
 use kv_server::pipeline::{Due, Stepped, Transport};
 use parking_lot::Mutex;
@@ -113,6 +114,10 @@ impl Surroundings for NodeWorld {
         self.world.with_clock(self.id, |clock, now| clock.wall_ns(now))
     }
 
+    fn planted(&self, bug: Bug) -> bool {
+        self.world.options.bug == Some(bug)
+    }
+
     fn random(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         self.rng.lock().fill_bytes(&mut bytes);
@@ -211,13 +216,18 @@ async fn join(
 }
 
 /// The identity of a machine's store; a new one joins first.
-async fn identity(world: &World, id: NodeId, engine: &Arc<MemoryEngine>) -> Result<Identity, String> {
+async fn identity(
+    world: &World,
+    id: NodeId,
+    engine: &Arc<MemoryEngine>,
+    environment: &Environment,
+) -> Result<Identity, String> {
     let shared: Arc<dyn Engine> = engine.clone();
     if let Some(identity) = ident::open(&*shared).map_err(|error| error.to_string())? {
         return Ok(identity);
     }
     if id == 1 {
-        return open_or_found(&shared).map_err(|error| error.to_string());
+        return open_or_found_in(&shared, environment).map_err(|error| error.to_string());
     }
     let store_id = [u8::try_from(id).unwrap_or(0xff); 16];
     let request = JoinRequest { address: address(id), store_id: hex(&store_id), ..JoinRequest::default() };
@@ -255,12 +265,12 @@ async fn start_on(
     engine: Arc<MemoryEngine>,
     start: u64,
 ) -> Result<(), String> {
-    let identity = identity(world, id, &engine).await?;
     let (origin, rng) = (world.draw(|rng| rng.random_range(0..1_000_000)), world.own_rng());
     world.with_clock(id, |clock, now| clock.restart(now, origin));
     let ways = || Arc::new(Ways { world: Arc::clone(world), id, start });
     let surroundings = NodeWorld { world: Arc::clone(world), id, rng: Mutex::new(rng) };
     let environment = Environment::given(Arc::new(surroundings));
+    let identity = identity(world, id, &engine, &environment).await?;
     let started = Node::start_stepped(engine, kv_server::Limits::default(), &identity, ways(), environment);
     let (node, stepped) = started.map_err(|error| error.to_string())?;
     let myself = Myself {

@@ -10,9 +10,9 @@
 //! # How a run goes
 //!
 //! A seed draws a [`plan::Plan`]. A cluster is founded, other nodes join it, and tenants are created. Clients
-//! run random transactions ([`workload`]) while things go wrong ([`faults`]): nodes and clients crash, the
+//! run random transactions over several ranges ([`workload`]) while things go wrong ([`faults`]): nodes and clients crash, the
 //! network is cut, late, lossy and repeats itself, disks are slow or fail in the middle of a turn, clocks err,
-//! leases move. Then all is well again ([`finish`]).
+//! leases move, ranges are split. Then all is well again ([`finish`]).
 //!
 //! # What is checked
 //!
@@ -31,10 +31,13 @@
 //! by the seed: the cluster's id, which nobody looks at, and the order in which hash tables are iterated over;
 //! where that would be seen from outside, kv-server and kv-client sort. A test runs seeds twice and compares.
 //!
+//! # How it is known to work
+//!
+//! Every [`Bug`] of kv-server can be planted in all nodes ([`Options::bug`]).
+//!
 //! # What is missing
 //!
-//! Bugs planted in kv-server: [`Outcome`] says what a run without them found; a run with one is to be asked for
-//! like [`crate::planted::Plant`]. Ranges are not split yet. Full disks, and members that change other than by
+//! Full disks, and members that change other than by
 //! the cluster's own decision, are the other worlds' business.
 
 pub mod desk;
@@ -51,7 +54,36 @@ pub mod world;
 pub use run::{report, run};
 
 use crate::watch::Violation;
+use kv_server::faults::Bug;
 use std::collections::BTreeMap;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The bug planted in every node.
+    pub bug: Option<Bug>,
+    /// Whether every tenant keeps the one range it has at first, so that no transaction is over several.
+    pub whole_ranges: bool,
+    /// What becomes of the trace.
+    pub tracing: Tracing,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { bug: None, whole_ranges: false, tracing: Tracing::Off }
+    }
+}
+
+/// What becomes of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracing {
+    /// There is none.
+    Off,
+    /// It is in the [`Outcome`].
+    Kept,
+    /// It is printed line by line: for runs that come to no end.
+    Live,
+}
 
 /// How a run went.
 #[derive(Clone, Debug)]

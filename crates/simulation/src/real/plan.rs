@@ -28,6 +28,8 @@ pub enum Menu {
     Clocks,
     /// Leases are handed over.
     Transfers,
+    /// Ranges are split.
+    Splits,
     /// Connections of clients break.
     BrokenConnections,
     /// Clients crash in the middle of a transaction.
@@ -36,7 +38,7 @@ pub enum Menu {
 
 impl Menu {
     /// All of them.
-    pub const ALL: [Menu; 11] = [
+    pub const ALL: [Menu; 12] = [
         Menu::Crashes,
         Menu::TornTurns,
         Menu::Outages,
@@ -46,6 +48,7 @@ impl Menu {
         Menu::SlowDisks,
         Menu::Clocks,
         Menu::Transfers,
+        Menu::Splits,
         Menu::BrokenConnections,
         Menu::ClientCrashes,
     ];
@@ -62,6 +65,8 @@ pub struct Plan {
     pub clients: usize,
     /// How many lists each tenant has, and as many registers.
     pub keys: u64,
+    /// In how many of a thousand places between keys ranges are split before the trouble begins.
+    pub splits_per_mille: u32,
     /// The longest transaction, in steps.
     pub steps: usize,
     /// How long a client waits between two transactions, at most.
@@ -83,6 +88,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Leaves out the splits.
+    pub fn keep_ranges_whole(&mut self) {
+        self.splits_per_mille = 0;
+        self.menu.retain(|kind| *kind != Menu::Splits);
+        if self.menu.is_empty() {
+            self.menu.push(Menu::Crashes);
+        }
+    }
+
     /// Draws a plan.
     pub fn draw(rng: &mut SmallRng) -> Self {
         let mut menu: Vec<Menu> = Menu::ALL.into_iter().filter(|_| rng.random_bool(0.45)).collect();
@@ -96,6 +110,7 @@ impl Plan {
             tenants: rng.random_range(1..=2),
             clients: rng.random_range(2..=5),
             keys: *[2, 3, 5].choose(rng).unwrap_or(&3),
+            splits_per_mille: *[0, 300, 500, 1000].choose(rng).unwrap_or(&500),
             steps: rng.random_range(2..=7),
             think: *[5 * MILLI, 50 * MILLI, 300 * MILLI].choose(rng).unwrap_or(&MILLI),
             read_committed_per_mille: *[0, 0, 150].choose(rng).unwrap_or(&0),

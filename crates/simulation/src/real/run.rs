@@ -4,16 +4,16 @@ use super::desk::Desk;
 use super::finish;
 use super::machine::{self, Machine};
 use super::plan::Plan;
-use super::workload::run_client;
+use super::workload::{borders, run_client};
 use super::world::{FIRST_CLIENT, World};
-use super::{Outcome, faults, logs};
+use super::{Options, Outcome, Tracing, faults, logs};
 use crate::clock::{MILLI, SECOND};
 use crate::network::Weather;
 use crate::watch::Violation;
 use kv_api::TenantId;
 use kv_server::authorize::Caller;
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use replication::NodeId;
 use std::cell::RefCell;
 use std::future::Future;
@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// How long the cluster may take to have all its replicas.
 const FOUNDING: u64 = 60 * SECOND;
 /// The control plane's place.
-const CONTROL: NodeId = FIRST_CLIENT - 1;
+pub(super) const CONTROL: NodeId = FIRST_CLIENT - 1;
 
 thread_local! {
     /// Panics on this thread; tasks keep theirs to themselves.
@@ -45,11 +45,14 @@ fn note_panics() {
 }
 
 /// Runs a seed. The same seed gives the same outcome.
-pub fn run(seed: u64, trace: bool) -> Outcome {
+pub fn run(seed: u64, options: Options) -> Outcome {
     note_panics();
     PANICS.take();
     let mut rng = SmallRng::seed_from_u64(seed);
-    let plan = Plan::draw(&mut rng);
+    let mut plan = Plan::draw(&mut rng);
+    if options.whole_ranges {
+        plan.keep_ranges_whole();
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -57,7 +60,7 @@ pub fn run(seed: u64, trace: bool) -> Outcome {
     };
     let running = || {
         runtime.block_on(async {
-            let world = World::new(plan, rng, trace);
+            let world = World::new(plan, rng, options);
             logs::set_world(&world);
             if tokio::time::timeout(LONGEST, live(&world)).await.is_err() {
                 world.violate("runs end", "there was no end of it in ten minutes");
@@ -65,14 +68,16 @@ pub fn run(seed: u64, trace: bool) -> Outcome {
             world
         })
     };
-    let ran = catch_unwind(AssertUnwindSafe(|| if trace { logs::with_logs(running) } else { running() }));
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        if options.tracing == Tracing::Off { running() } else { logs::with_logs(running) }
+    }));
     let panics = PANICS.take();
     let Ok(world) = ran else {
         return Outcome::failed(seed, Violation::new("no panics", panics.join("; ")));
     };
     let mut violation = world.violation();
     if let Some(panic) = panics.first() {
-        violation = Some(Violation::new("no panics", panic.clone()));
+        violation = violation.or_else(|| Some(Violation::new("no panics", panic.clone())));
     }
     let (history, trace, counts) = world.take_story();
     drop(world);
@@ -89,10 +94,10 @@ pub fn run(seed: u64, trace: bool) -> Outcome {
 
 /// A failure in words: the end of the trace, for which the seed is run once more, the check, and how to see it
 /// again.
-pub fn report(failure: &Outcome, lines: usize) -> String {
+pub fn report(failure: &Outcome, options: Options, lines: usize) -> String {
     let mut text = String::new();
     if lines > 0 {
-        let again = run(failure.seed, true);
+        let again = run(failure.seed, Options { tracing: Tracing::Kept, ..options });
         let skip = again.trace.len().saturating_sub(lines);
         again.trace[skip..].iter().for_each(|line| {
             text.push_str(line);
@@ -103,8 +108,12 @@ pub fn report(failure: &Outcome, lines: usize) -> String {
         }
     }
     let seed = failure.seed;
+    let mut with = options.bug.map_or_else(String::new, |bug| format!(" BUG={bug:?}"));
+    if options.whole_ranges {
+        with.push_str(" WHOLE=1");
+    }
     text.push_str(&format!(
-        "seed {seed} failed; to see all of it: make sim WORLD=transactions SEEDS={seed}..{seed} TRACE=1\n"
+        "seed {seed} failed; to see all of it: make sim WORLD=transactions SEEDS={seed}..{seed} TRACE=1{with}\n"
     ));
     if let Some(violation) = &failure.violation {
         text.push_str(&format!("check: {}\n{}\n", violation.check, violation.detail));
@@ -182,6 +191,17 @@ async fn found(world: &Arc<World>) -> bool {
         if let Err(error) = control.create_tenant(tenant).await {
             world.violate("the cluster is founded", format!("{tenant:?}: {error}"));
             return false;
+        }
+    }
+    for tenant in tenants(world) {
+        for border in borders(world, tenant) {
+            if world.draw(|rng| rng.random_range(0..1000)) >= world.plan.splits_per_mille {
+                continue;
+            }
+            if let Err(error) = control.split_range(&border).await {
+                world.violate("the cluster is founded", format!("a split at {border:?}: {error}"));
+                return false;
+            }
         }
     }
     // Who uses a range wakes it, and only then it is looked after at once.

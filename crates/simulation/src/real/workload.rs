@@ -77,6 +77,13 @@ fn register_key(key: u64) -> Bytes {
     Bytes::from(format!("register/{key:03}"))
 }
 
+/// Where the keys of a tenant can be parted: before every list but the first, and before every register.
+pub fn borders(world: &World, tenant: TenantId) -> Vec<Bytes> {
+    let keys = world.plan.keys;
+    let keys = (1..keys).map(list_key).chain((0..keys).map(register_key));
+    keys.map(|key| tenant.prefixed(&key)).collect()
+}
+
 fn encode(values: &[u64]) -> Bytes {
     values.iter().flat_map(|value| value.to_be_bytes()).collect::<Vec<u8>>().into()
 }

@@ -6,6 +6,7 @@
 use super::machine::Machine;
 use super::plan::Plan;
 use super::stream::Breaker;
+use super::{Options, Tracing};
 use crate::clock::{MAX_RATE_PPM, MILLI, Micros, NodeClock};
 use crate::network::{Fate, Link, Network};
 use crate::trace::Trace;
@@ -22,6 +23,8 @@ use tokio::time::Instant;
 
 /// The first place that is a client's.
 pub const FIRST_CLIENT: NodeId = 101;
+/// Most times clocks are read without time going on.
+const MAX_LOOKS: u32 = 300_000;
 /// How long a part of a stream that was lost takes, as it is sent again.
 const RESENT: (Micros, Micros) = (200 * MILLI, 400 * MILLI);
 
@@ -32,6 +35,10 @@ pub struct World {
     began: Instant,
     state: Mutex<State>,
     clocks: Mutex<BTreeMap<NodeId, NodeClock>>,
+    /// How often clocks were read since time went on, and when that was.
+    looks: Mutex<(Micros, u32)>,
+    /// What is run.
+    pub options: Options,
 }
 
 struct State {
@@ -48,7 +55,7 @@ struct State {
 
 impl World {
     /// A world in which nothing runs yet. Must be made within the runtime of the run.
-    pub fn new(plan: Plan, rng: SmallRng, trace: bool) -> Arc<Self> {
+    pub fn new(plan: Plan, rng: SmallRng, options: Options) -> Arc<Self> {
         let network = Network::new(plan.weather);
         Arc::new(World {
             plan,
@@ -57,7 +64,7 @@ impl World {
                 rng,
                 network,
                 machines: BTreeMap::new(),
-                trace: Trace::new(trace),
+                trace: Trace::new(options.tracing == Tracing::Kept),
                 counts: BTreeMap::new(),
                 violation: None,
                 history: Vec::new(),
@@ -65,6 +72,8 @@ impl World {
                 over: false,
             }),
             clocks: Mutex::default(),
+            looks: Mutex::default(),
+            options,
         })
     }
 
@@ -106,8 +115,23 @@ impl World {
     /// Reads a place's clock, or sets it.
     pub fn with_clock<T>(&self, place: NodeId, with: impl FnOnce(&mut NodeClock, Micros) -> T) -> T {
         let now = self.now();
+        self.look_out_for_spinning(place, now);
         let mut clocks = self.clocks.lock();
         with(clocks.entry(place).or_insert_with(|| NodeClock::new(now, 0, 0, 0)), now)
+    }
+
+    /// Time stands still while a task is ready to run: one that only looks whether it can go on never ends.
+    fn look_out_for_spinning(&self, place: NodeId, now: Micros) {
+        let looks = {
+            let mut looks = self.looks.lock();
+            *looks = if looks.0 == now { (now, looks.1 + 1) } else { (now, 0) };
+            looks.1
+        };
+        // It must be torn out of what it does; a panic is a violation.
+        if looks >= MAX_LOOKS {
+            self.violate("tasks wait instead of spinning", format!("a task at {place} spins"));
+            panic!("a task at {place} spins");
+        }
     }
 
     // The network.
@@ -196,7 +220,11 @@ impl World {
     /// Adds to the trace.
     pub fn note(&self, line: impl FnOnce() -> String) {
         let now = self.now();
-        self.state.lock().trace.note(now, line);
+        match self.options.tracing {
+            Tracing::Off => {}
+            Tracing::Kept => self.state.lock().trace.note(now, line),
+            Tracing::Live => println!("{:>3}.{:06} {}", now / 1_000_000, now % 1_000_000, line()),
+        }
     }
 
     /// Counts something that happened.

@@ -6,3 +6,4 @@ mod damage;
 mod determinism;
 mod linear;
 mod sound;
+mod transactions;

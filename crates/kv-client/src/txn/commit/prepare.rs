@@ -78,7 +78,7 @@ pub async fn prepare(
         if Instant::now() >= order.give_up {
             return (share, Outcome::Unknown);
         }
-        tokio::time::sleep(pauses.next(rand::random())).await;
+        tokio::time::sleep(pauses.next(client.environment().random_fraction())).await;
     }
 }
 

@@ -305,7 +305,7 @@ impl Wide {
             if now >= self.order.give_up {
                 return Err(Failure::Unknown);
             }
-            tokio::time::sleep(pauses.next(rand::random())).await;
+            tokio::time::sleep(pauses.next(self.client.environment().random_fraction())).await;
         }
     }
 }

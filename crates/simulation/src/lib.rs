@@ -49,9 +49,10 @@
 //!
 //! # What is missing
 //!
-//! Ranges do not merge, and a tenant's range is not split: neither exists yet. Transactions over several ranges
-//! do not exist either. A byte that changes on a disk is not among the faults of a run: the in-memory engine has
-//! no checksums, which is where RocksDB would notice. That such a byte panics nothing is a test of its own.
+//! Ranges do not merge. Transactions are the business of [`real`], where the KV nodes and clients themselves run
+//! instead of a model of them. A byte that changes on a disk is not among the faults of a run: the in-memory
+//! engine has no checksums, which is where RocksDB would notice. That such a byte panics nothing is a test of its
+//! own.
 //!
 //! Whatever is iterated over is ordered, and chance comes from the seed alone. The shape of it follows
 //! TigerBeetle's VOPR and FoundationDB's simulation; drawing the kinds of faults for every seed anew is

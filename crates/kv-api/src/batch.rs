@@ -240,6 +240,10 @@ pub struct EndTxn {
     /// ([`crate::KvErrorKind::SnapshotBehind`]).
     #[prost(message, optional, tag = "3")]
     pub commit_at: Option<Timestamp>,
+    /// For an abort, sent to the range of the anchor: answered when it is on record that the transaction did not and
+    /// never will commit. Fails with [`crate::KvErrorKind::Aborted`] if it has committed.
+    #[prost(bool, tag = "4")]
+    pub for_good: bool,
 }
 
 /// Prepares a range's part of a transaction with writes in several: the spans read there are validated, the

@@ -135,6 +135,21 @@ impl Node {
         Ok(BatchResponse { responses: vec![Response::default()], ..BatchResponse::default() })
     }
 
+    /// Aborts a transaction at its anchor, so that it stays so whatever comes.
+    pub(crate) async fn abort_for_good(self: Arc<Self>, part: PartKey) -> BatchResult {
+        let _latches = self.latch(part.txn.tenant, vec![(record_latch(part), Access::Write)]).await;
+        let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
+        let decided = self.shard(part.txn.tenant).decision(part).is_some();
+        let record = txn_record::get(&*self.engine, &span.start, &part.txn.id)?;
+        if decided || record.as_ref().is_some_and(|record| record.status == RecordStatus::Committed) {
+            return Err(aborted("the transaction has committed"));
+        }
+        if record.is_none_or(|record| record.status != RecordStatus::Aborted) {
+            self.abort_record(part, &span.start).await?;
+        }
+        Ok(BatchResponse { responses: vec![Response::default()], ..BatchResponse::default() })
+    }
+
     /// Ends a prepared part that was aborted.
     pub(crate) fn undo_prepared(&self, shard: &mut Shard, part: PartKey) -> Option<ResolveJob> {
         let entry = shard.undo_prepared(part)?;
@@ -305,6 +320,7 @@ impl Node {
         let mut raw = WriteBatch::new();
         txn_record::put(&mut raw, &span.start, &record);
         self.submit_raw(part.range, lease, raw).await?;
+        self.pipeline.observe(part.range, timestamp);
         let now = self.pipeline.millis();
         {
             let mut shard = self.shard(tenant);
@@ -373,6 +389,20 @@ impl Node {
         committed: Option<Timestamp>,
         recorded: bool,
     ) -> Result<(), KvError> {
+        self.learn_and_keep(part, committed, recorded, false).await
+    }
+
+    /// The same. With `keeps`, the record stays for a while: its coordinator may not know yet.
+    ///
+    /// # Errors
+    /// As for [`Node::learn`].
+    pub(crate) async fn learn_and_keep(
+        self: &Arc<Self>,
+        part: PartKey,
+        committed: Option<Timestamp>,
+        recorded: bool,
+        keeps: bool,
+    ) -> Result<(), KvError> {
         let tenant = part.txn.tenant;
         let lease = self.pipeline.lease(part.range)?;
         let Some(committed) = committed else {
@@ -387,6 +417,15 @@ impl Node {
             return Ok(());
         };
         let recorded = recorded || self.pipeline.environment().planted(Bug::SettledUnrecorded);
+        let prepared = self.shard(tenant).txn(part).map(|entry| entry.status);
+        if let Some(TxnStatus::Prepared(at)) = prepared
+            && at > committed
+        {
+            // It was prepared again, by a coordinator that did not hear that it had been, after it was settled.
+            return Arc::clone(self).abort_prepared(part).await.map(drop);
+        }
+        // No version lies above the clock of its range.
+        self.pipeline.observe(part.range, committed);
         let now = self.pipeline.millis();
         let decided = {
             let mut shard = self.shard(tenant);
@@ -395,7 +434,10 @@ impl Node {
         };
         // If it is not there any more, that is because it is settled.
         let Some(decided) = decided.filter(|_| recorded) else { return Ok(()) };
-        let mut job = ResolveJob::decided(part, &decided);
+        let mut job = ResolveJob::decided(part, &decided, keeps);
+        if keeps {
+            self.shard(tenant).buried(part, committed);
+        }
         if let Some(committed) = &mut job.committed {
             if self.pipeline.environment().planted(Bug::SettledWherePrepared) {
                 committed.timestamp = decided.record.timestamp;
@@ -432,7 +474,7 @@ impl Node {
             let mut replaced = self.engine.get(Space::Data, key)?.map(|bytes| bytes::Bytes::copy_from_slice(&bytes));
             settle_committed(&mut raw, key, &intent, committed, &mut replaced)?;
         }
-        txn_record::delete(&mut raw, &span.start, &part.txn.id);
+        job.end_record(&span.start, &mut raw);
         self.submit_raw(part.range, lease, raw).await?;
         drop(latches);
         Ok(true)
@@ -493,6 +535,7 @@ impl Node {
                     shard.txn_mut(part, 0).intents = intents;
                     counted += 1;
                 }
+                RecordStatus::Committed if record.staged.is_none() => shard.buried(part, record.timestamp),
                 RecordStatus::Committed => {
                     let committed = record.timestamp;
                     shard.prepared(part, 0, record, now);

@@ -190,9 +190,7 @@ impl<'a> Evaluation<'a> {
         };
         let (any_intents, foreign_intents) = {
             let shard = node.shard(asker.tenant);
-            let own = usize::from(shard.txn(part).is_some_and(|entry| !entry.intents.is_empty()));
-            let all = shard.intent_txns(asker.range);
-            (all > 0, all > own)
+            (shard.intent_txns(asker.range) > 0, shard.has_foreign_intents(part))
         };
         Ok(Evaluation {
             node,

@@ -282,7 +282,9 @@ impl Node {
             asker.range = self.pipeline.awake_for(&caller.tenant().span()).unwrap_or(0);
         }
         let class = classify(&batch);
-        if let Class::Abort = class {
+        if let Class::Abort = class
+            && !aborts_for_good(&batch)
+        {
             // What is to be forgotten is forgotten, whoever holds the lease.
             return self.abort(asker, batch);
         }
@@ -413,6 +415,9 @@ impl Node {
             Ok(part) => part,
             Err(error) => return Answer::Ready(Err(error)),
         };
+        if aborts_for_good(&batch) {
+            return Answer::Later(Box::pin(Arc::clone(self).abort_for_good(part)));
+        }
         let job = {
             let mut shard = self.shard(asker.tenant);
             match shard.txn(part).map(|entry| (entry.status, entry.connection)) {
@@ -868,6 +873,11 @@ fn check_lease(header: &Header, lease: u64) -> Result<(), KvError> {
         }
         _ => Ok(()),
     }
+}
+
+fn aborts_for_good(batch: &BatchRequest) -> bool {
+    let last = batch.requests.last().and_then(|request| request.kind.as_ref());
+    matches!(last, Some(RequestKind::EndTxn(end)) if end.for_good)
 }
 
 /// Where a batch wants to be prepared or committed, if it says so.

@@ -575,6 +575,14 @@ impl Pipeline {
         }
     }
 
+    /// Moves the clock of a range up to a timestamp, if its lease reaches so far.
+    pub fn observe(&self, range: RangeId, timestamp: Timestamp) {
+        let mut state = self.shared.state.lock();
+        if let Err(error) = self.shared.advance(&mut state, range, timestamp) {
+            tracing::debug!(range, "the clock of a range stays: {}", error.message);
+        }
+    }
+
     /// Waits until the ceiling of a range's lease is above a timestamp.
     ///
     /// # Errors

@@ -111,7 +111,7 @@ async fn recover(node: &Arc<Node>, part: PartKey) -> Result<(), KvError> {
                     tell(node, part.txn, key, outcome.timestamp).await?;
                 }
             }
-            node.learn(part, committed, true).await
+            node.learn_and_keep(part, committed, true, is_anchor).await
         }
         OutcomeStatus::Aborted => {
             metrics().recovered.inc();

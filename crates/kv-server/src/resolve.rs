@@ -38,31 +38,63 @@ pub struct ResolveJob {
     pub committed: Option<CommittedTxn>,
     /// Where its intents lie.
     pub spans: Vec<Span>,
-    /// Whether its record goes last.
-    removes_record: bool,
+    /// What becomes of its record, last of all.
+    record: RecordFate,
+}
+
+/// What becomes of the record of a part that is settled.
+#[derive(Debug, PartialEq)]
+enum RecordFate {
+    Stays,
+    Goes,
+    /// It says where the transaction committed, and nothing else any more.
+    Shrinks(TxnRecord),
 }
 
 impl ResolveJob {
     /// The intents of a transaction that committed within its range.
     pub fn committed(part: PartKey, committed: CommittedTxn, spans: Vec<Span>) -> Self {
-        ResolveJob { part, committed: Some(committed), spans, removes_record: true }
+        ResolveJob { part, committed: Some(committed), spans, record: RecordFate::Goes }
     }
 
-    /// The intents of a prepared part that committed, as is on record at the anchor.
-    pub fn decided(part: PartKey, decided: &Decided) -> Self {
+    /// The intents of a prepared part that committed, as is on record at the anchor. With `keeps`, its record stays
+    /// and says so.
+    pub fn decided(part: PartKey, decided: &Decided, keeps: bool) -> Self {
         let ignored = decided.record.ignored.clone();
         let committed = CommittedTxn { id: part.txn.id, timestamp: decided.committed, ignored };
-        Self::committed(part, committed, decided.record.spans.clone())
+        let mut job = Self::committed(part, committed, decided.record.spans.clone());
+        if keeps {
+            let record = TxnRecord {
+                status: RecordStatus::Committed,
+                timestamp: decided.committed,
+                staged: None,
+                spans: Vec::new(),
+                ignored: Vec::new(),
+                ..decided.record.clone()
+            };
+            job.record = RecordFate::Shrinks(record);
+        }
+        job
     }
 
     /// The intents of a part that was aborted, and its record if it has one.
     pub fn aborted(part: PartKey, spans: Vec<Span>, record: bool) -> Self {
-        ResolveJob { part, committed: None, spans, removes_record: record }
+        let record = if record { RecordFate::Goes } else { RecordFate::Stays };
+        ResolveJob { part, committed: None, spans, record }
     }
 
     /// The same, but the record stays: it says what must not be forgotten.
     pub fn keeping_record(self) -> Self {
-        ResolveJob { removes_record: false, ..self }
+        ResolveJob { record: RecordFate::Stays, ..self }
+    }
+
+    /// Adds to a batch what becomes of the record, which lies under the first key of its range.
+    pub fn end_record(&self, range_start: &[u8], raw: &mut WriteBatch) {
+        match &self.record {
+            RecordFate::Stays => {}
+            RecordFate::Goes => txn_record::delete(raw, range_start, &self.part.txn.id),
+            RecordFate::Shrinks(record) => txn_record::put(raw, range_start, record),
+        }
     }
 }
 
@@ -110,10 +142,10 @@ async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), KvError> {
             start = key_after(&page.last);
         }
     }
-    if job.removes_record {
+    if job.record != RecordFate::Stays {
         let span = node.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
         let mut raw = WriteBatch::new();
-        txn_record::delete(&mut raw, &span.start, &txn.id);
+        job.end_record(&span.start, &mut raw);
         node.submit_raw(range, lease, raw).await?;
     }
     Ok(())

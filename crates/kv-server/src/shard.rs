@@ -321,6 +321,13 @@ impl Shard {
         self.intents.get(&range).map_or(0, |intents| intents.live.len())
     }
 
+    /// Whether transactions other than that of a part have intents in its range.
+    pub fn has_foreign_intents(&self, part: PartKey) -> bool {
+        let foreign =
+            |intents: &RangeIntents| intents.live.len() > usize::from(intents.live.contains(&part.txn.id));
+        self.intents.get(&part.range).is_some_and(foreign)
+    }
+
     /// Notes that a transaction committed while intents of it remain.
     pub fn add_committed(&mut self, range: RangeId, txn: CommittedTxn) {
         self.intents.entry(range).or_default().committed.push(txn);

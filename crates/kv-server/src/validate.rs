@@ -80,6 +80,9 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
 }
 
 fn end(request: &EndTxn) -> Result<(), KvError> {
+    if request.commit && request.for_good {
+        return Err(invalid("what is committed is not aborted for good"));
+    }
     let Some(prepare) = &request.prepare else { return Ok(()) };
     if !request.commit || request.commit_at.is_some() {
         return Err(invalid("what is prepared is neither aborted nor committed by the same request"));

@@ -23,7 +23,10 @@ pub async fn refresh(
     from: Option<Timestamp>,
     to: Timestamp,
 ) -> KvResult<()> {
-    let wanted = shares.iter().filter(|share| share.held || !share.spans.is_empty());
+    // Where a part is prepared nothing need have been read: the clock must be at the commit before it is
+    // acknowledged, or somebody might read there below it afterwards.
+    let wanted =
+        shares.iter().filter(|share| share.held || share.meta.has_intents || !share.spans.is_empty());
     let refreshes: Vec<_> = wanted.map(|share| refresh_share(client, share.clone(), from, to)).collect();
     if refreshes.is_empty() {
         return Ok(());
@@ -65,7 +68,8 @@ async fn send(
 ) -> Result<(), SendError> {
     let header = Header {
         txn: Some(share.meta.clone()),
-        read_timestamp: from,
+        // Nothing was read where there is none.
+        read_timestamp: from.or(Some(to)),
         refresh_spans: share.spans.clone(),
         ..Header::default()
     };

@@ -10,7 +10,7 @@ use crate::client::KvClient;
 use crate::join::try_all;
 use crate::router::Sending;
 use bytes::Bytes;
-use kv_api::batch::{BatchRequest, DecideTxn, RequestKind, ResolveTxn};
+use kv_api::batch::{BatchRequest, DecideTxn, EndTxn, RequestKind, ResolveTxn};
 use kv_api::{Header, KvErrorKind, Timestamp, TxnMeta};
 use std::time::Duration;
 
@@ -81,8 +81,8 @@ async fn say_to_one(client: &KvClient, batch: BatchRequest, key: &Bytes) -> Resu
 
 /// Has the range of the record forget the transaction; whether it did, so that nobody will take it for committed.
 pub async fn abort_at_anchor(client: &KvClient, meta: &TxnMeta, anchor: &Bytes) -> bool {
-    let farewell = Farewell { meta: meta.clone(), place: None, key: anchor.clone() };
-    let said = say(client, farewell.batch(), anchor);
+    let end = EndTxn { for_good: true, ..EndTxn::default() };
+    let said = say(client, about(meta, RequestKind::EndTxn(end)), anchor);
     matches!(tokio::time::timeout(client.patience(), said).await, Ok(Ok(())))
 }
 

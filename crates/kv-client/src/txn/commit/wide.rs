@@ -217,9 +217,7 @@ impl Wide {
         };
         let elsewhere = self.writers.iter().filter(|share| !share.at.holds(&self.order.anchor));
         let parts: Vec<Bytes> = elsewhere.map(|share| share.key.clone()).collect();
-        if recorded {
-            self.record(at, &parts).await?;
-        }
+        let at = if recorded { self.record(at, &parts).await? } else { at };
         let (meta, anchor) = (self.meta.clone(), self.order.anchor.clone());
         Ok(Settled { at, recorded, meta, anchor, parts })
     }
@@ -282,14 +280,15 @@ impl Wide {
         }
     }
 
-    /// Has the record say that the transaction has committed.
-    async fn record(&self, at: Timestamp, parts: &[Bytes]) -> Result<(), Failure> {
+    /// Has the record say that the transaction has committed; returns where.
+    async fn record(&self, at: Timestamp, parts: &[Bytes]) -> Result<Timestamp, Failure> {
         let (mut unanswered, mut pauses) = (false, Pauses::default());
         let doubt_at = Instant::now() + self.client.patience();
         loop {
             let mut batch = settle::record(&self.meta, &self.order.anchor, at, parts);
             match self.client.send(&mut batch, Sending::default()).await {
-                Ok(_) => return Ok(()),
+                // It may have been decided before, by whoever took this coordinator for gone.
+                Ok(sent) => return Ok(sent.response.commit_timestamp.unwrap_or(at)),
                 Err(SendError::Kv(error)) if error.kind() == KvErrorKind::Aborted => {
                     // If it was recorded before and settled since, nothing is left that says so.
                     return Err(if unanswered { Failure::Unknown } else { Failure::Aborted(error) });

@@ -277,14 +277,14 @@ impl<W> LockTable<W> {
         let mut woken = Vec::new();
         let within = |(waiter, key): (WaiterId, &Bytes)| span.contains(key).then_some(waiter);
         let waits = self.waits_of.get(&txn).into_iter().flatten();
-        let waits: Vec<WaiterId> = waits
-            .filter_map(|waiter| within((*waiter, &self.waiting.get(waiter)?.1)))
-            .collect();
+        let waits: Vec<WaiterId> =
+            waits.filter_map(|waiter| within((*waiter, &self.waiting.get(waiter)?.1))).collect();
         for waiter in waits {
             woken.extend(self.cancel(waiter));
         }
         let Some(held) = self.held.get_mut(&txn) else { return woken };
-        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(held).into_iter().partition(|key| span.contains(key));
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(held).into_iter().partition(|key| span.contains(key));
         if kept.is_empty() {
             self.held.remove(&txn);
         } else {
@@ -316,7 +316,9 @@ impl<W> LockTable<W> {
         let waiters = self.waits_of.iter().filter(|(txn, _)| txn.tenant == tenant);
         let waits = waiters.flat_map(|(txn, waits)| waits.iter().map(move |waiter| (txn, *waiter)));
         waits
-            .flat_map(|(txn, waiter)| self.waited_for(waiter).into_iter().map(move |other| (txn.id, other.id)))
+            .flat_map(|(txn, waiter)| {
+                self.waited_for(waiter).into_iter().map(move |other| (txn.id, other.id))
+            })
             .collect()
     }
 

@@ -199,12 +199,11 @@ async fn what_was_read_must_still_hold_where_it_is_prepared_or_refreshed() {
     let response = txn.ask(&two, "a", vec![get("a")]).await.expect("get");
     txn.read_timestamp = response.read_timestamp;
     assert_eq!(value_of(&txn.ask(&two, "x", vec![get("x")]).await.expect("get")).as_deref(), Some("0"));
-    two.node.client().ask_once(batch(
-        Header { range_id: two.right, ..Header::default() },
-        vec![put("x", "other", 1)],
-    ))
-    .await
-    .expect("put");
+    two.node
+        .client()
+        .ask_once(batch(Header { range_id: two.right, ..Header::default() }, vec![put("x", "other", 1)]))
+        .await
+        .expect("put");
     let refresh = |to| vec![RequestKind::Refresh(Refresh { to: Some(to) })];
     let span = |name| vec![Span::point(key(name))];
     let changed = txn.ask_with(&two, "x", refresh(soon()), span("x")).await;
@@ -298,7 +297,8 @@ async fn transactions_without_coordinators_are_recovered() {
                 assert_eq!(txn.prepare(&two, name, "1", at, all).await, Ok(at));
             } else {
                 let prepare = Prepare { anchor: key("a"), timestamp: at, staged: vec![] };
-                let end = RequestKind::EndTxn(EndTxn { commit: true, prepare: Some(prepare), commit_at: None });
+                let end =
+                    RequestKind::EndTxn(EndTxn { commit: true, prepare: Some(prepare), commit_at: None });
                 let response = txn.ask(&two, name, vec![put(name, "1", 1), end]).await.expect("prepare");
                 assert_eq!(response.prepared_at, Some(at));
             }

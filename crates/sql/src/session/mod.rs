@@ -6,7 +6,7 @@
 //! change, or a statement for the engines, of which it gets a plan from the node's cache
 //! ([`plan_cache`]) or makes one. [`Session::bind`] adds parameters and makes a [`Portal`].
 //! [`Session::run`] takes the table locks the plan needs ([`locks`]), starts the implicit transaction if
-//! there is none ([`transaction`]), pulls rows and hands them to the [`RowSink`] ([`run`]).
+//! there is none ([`transaction`]; [`as_of`] if it reads the past), pulls rows and hands them to the [`RowSink`] ([`run`]).
 //!
 //! # Rules
 //!

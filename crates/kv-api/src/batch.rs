@@ -411,7 +411,10 @@ pub struct CheckReplicas {}
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
     /// Which.
-    #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21")]
+    #[prost(
+        oneof = "RequestKind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
+    )]
     pub kind: Option<RequestKind>,
 }
 

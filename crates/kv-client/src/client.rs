@@ -70,7 +70,8 @@ impl KvClient {
 
     /// Starts a transaction. Nothing is sent until it needs the KV node.
     pub fn begin(&self, options: TxnOptions) -> Txn {
-        Txn::new(self.clone(), options)
+        let now_ns = self.environment().physical_ns();
+        Txn::new(self.clone(), options.settled(now_ns))
     }
 
     /// Runs `body` in serializable transactions until one commits: errors that another attempt may cure

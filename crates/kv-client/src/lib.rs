@@ -95,6 +95,11 @@
 //! of a snapshot are at the timestamp that the first one returned. What a replica does not answer the
 //! leaseholder does, and in further ranges than the first one what may be uncertain.
 //!
+//! # Reads of the past
+//!
+//! A transaction with [`TxnOptions::as_of`] has its snapshot from the beginning. Nothing that it reads is remembered,
+//! for nothing is ever checked.
+//!
 //! # Losing the connection
 //!
 //! A request that was not written to the socket yet goes to another node, or waits for one. One that was
@@ -158,7 +163,9 @@ pub use config::Config;
 pub use environment::Environment;
 pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
 pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
-pub use txn::{CommitInfo, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnOptions};
+pub use txn::{
+    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnOptions,
+};
 
 /// Whether running a whole transaction again will probably succeed where it failed with this error.
 pub fn is_retryable(error: &KvError) -> bool {

@@ -459,7 +459,8 @@ impl Node {
         let Some(keys) = IntentSet::of_spans(&job.spans).exact() else { return Ok(false) };
         let part = job.part;
         let spans = keys.iter().map(|key| (Span::point(key.clone()), Access::Write));
-        let latches = self.latch(part.txn.tenant, spans.chain([(record_latch(part), Access::Write)]).collect()).await;
+        let latches =
+            self.latch(part.txn.tenant, spans.chain([(record_latch(part), Access::Write)]).collect()).await;
         if self.shard(part.txn.tenant).decision(part).is_none() {
             return Ok(true);
         }
@@ -471,7 +472,8 @@ impl Node {
                 continue;
             }
             let intent = Intent::decode(&bytes)?;
-            let mut replaced = self.engine.get(Space::Data, key)?.map(|bytes| bytes::Bytes::copy_from_slice(&bytes));
+            let mut replaced =
+                self.engine.get(Space::Data, key)?.map(|bytes| bytes::Bytes::copy_from_slice(&bytes));
             settle_committed(&mut raw, key, &intent, committed, &mut replaced)?;
         }
         job.end_record(&span.start, &mut raw);

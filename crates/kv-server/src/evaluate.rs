@@ -223,9 +223,13 @@ impl<'a> Evaluation<'a> {
     pub fn run(mut self, generation: u64) -> Eval<Outcome> {
         let mut moves = 0;
         let clock = match self.kind {
-            WriteKind::Locking => {
-                self.node.check_certain(self.asker, self.header, self.requests, self.snapshot, &self.intents)?
-            }
+            WriteKind::Locking => self.node.check_certain(
+                self.asker,
+                self.header,
+                self.requests,
+                self.snapshot,
+                &self.intents,
+            )?,
             _ => None,
         };
         while let Some(newer) = self.evaluate()? {
@@ -412,7 +416,8 @@ impl<'a> Evaluation<'a> {
         match (outcome, woken) {
             (Acquire::Granted, _) => Ok(Locked::Yes),
             (Acquire::Waiting(waiter), Some(woken)) => {
-                let wait = LockWait::new(Arc::clone(self.node), self.asker, self.part, waiter, key.clone(), woken);
+                let wait =
+                    LockWait::new(Arc::clone(self.node), self.asker, self.part, waiter, key.clone(), woken);
                 Err(Stop::Wait(wait))
             }
             (Acquire::Deadlock, _) => {

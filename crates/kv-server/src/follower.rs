@@ -12,7 +12,8 @@
 //! at the moment it is asked for, and when there are many the next waits a moment for as many to gather: under
 //! load the leaseholder hears one question per round, whatever the number of reads (design, section 6; the idea is that of `polardb-serverless-2024`).
 //!
-//! A read at a timestamp is answered with the last promise, if that reaches so far.
+//! A read at a timestamp is answered with the last promise, if that reaches so far, or else with a new one; where that
+//! does not reach so far either, the leaseholder answers.
 //!
 //! The engine is read through a snapshot, and what the snapshot shows of the replica's state says whether it
 //! was there, complete, and had applied the entry.
@@ -134,7 +135,8 @@ impl Node {
         };
         let timestamp = given.unwrap_or(kept.timestamp);
         if timestamp > kept.timestamp {
-            return Err(KvError::new(KvErrorKind::InvalidRequest, "the read timestamp lies in the future"));
+            // Writes are in flight below it, or the leaseholder's clock is behind: it knows what to wait for.
+            return Err(self.leaseholder_of(range));
         }
         crate::metrics::metrics().follower_reads.inc();
         let bound = INLINE_SCAN_BYTES.min(self.limits.max_scan_bytes);

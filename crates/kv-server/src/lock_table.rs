@@ -154,9 +154,9 @@ impl<W> LockTable<W> {
 
     /// Whether a transaction could have a lock at once.
     pub fn is_free(&self, txn: TxnKey, key: &[u8], strength: LockStrength) -> bool {
-        self.locks.get(key).is_none_or(|lock| {
-            lock.is_held_alone(txn, strength) || lock.blockers(txn, strength).1.is_empty()
-        })
+        self.locks
+            .get(key)
+            .is_none_or(|lock| lock.is_held_alone(txn, strength) || lock.blockers(txn, strength).1.is_empty())
     }
 
     /// Asks for a lock. `waker` is called if the request must wait; with `None` it does not wait.
@@ -284,14 +284,14 @@ impl<W> LockTable<W> {
         let mut woken = Vec::new();
         let within = |(waiter, key): (WaiterId, &Bytes)| span.contains(key).then_some(waiter);
         let waits = self.waits_of.get(&txn).into_iter().flatten();
-        let waits: Vec<WaiterId> = waits
-            .filter_map(|waiter| within((*waiter, &self.waiting.get(waiter)?.1)))
-            .collect();
+        let waits: Vec<WaiterId> =
+            waits.filter_map(|waiter| within((*waiter, &self.waiting.get(waiter)?.1))).collect();
         for waiter in waits {
             woken.extend(self.cancel(waiter));
         }
         let Some(held) = self.held.get_mut(&txn) else { return woken };
-        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(held).into_iter().partition(|key| span.contains(key));
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(held).into_iter().partition(|key| span.contains(key));
         if kept.is_empty() {
             self.held.remove(&txn);
         } else {
@@ -323,7 +323,9 @@ impl<W> LockTable<W> {
         let waiters = self.waits_of.iter().filter(|(txn, _)| txn.tenant == tenant);
         let waits = waiters.flat_map(|(txn, waits)| waits.iter().map(move |waiter| (txn, *waiter)));
         let mut waits: Vec<_> = waits
-            .flat_map(|(txn, waiter)| self.waited_for(waiter).into_iter().map(move |other| (txn.id, other.id)))
+            .flat_map(|(txn, waiter)| {
+                self.waited_for(waiter).into_iter().map(move |other| (txn.id, other.id))
+            })
             .collect();
         // In an order that a simulation can repeat.
         waits.sort_unstable();

@@ -18,8 +18,8 @@ use crate::environment::Environment;
 use crate::evaluate::{Evaluation, Outcome, Stop, WriteKind};
 use crate::faults::Bug;
 use crate::follower::Promises;
-use crate::history::History;
 use crate::guards::{LatchGuard, LoneTxn};
+use crate::history::History;
 use crate::latch::{Access, LatchId};
 use crate::lock_table::TxnKey;
 use crate::metrics::{kind_index, metrics};
@@ -426,7 +426,9 @@ impl Node {
                 }
                 Some((TxnStatus::Preparing, connection)) => {
                     shard.txn_mut(part, connection).doomed = true;
-                    return Answer::Ready(Err(aborted("the transaction is being prepared, and then aborted")));
+                    return Answer::Ready(Err(aborted(
+                        "the transaction is being prepared, and then aborted",
+                    )));
                 }
                 // Its coordinator knows that it is not committed, whatever connection it speaks on.
                 Some((TxnStatus::Prepared(_), _)) => {
@@ -739,9 +741,9 @@ impl Node {
                             None
                         } else if record {
                             let known = shard.committed(part.range);
-                            let committed = known.into_iter().find(|txn| {
-                                txn.id == part.txn.id && txn.timestamp == *timestamp
-                            });
+                            let committed = known
+                                .into_iter()
+                                .find(|txn| txn.id == part.txn.id && txn.timestamp == *timestamp);
                             let spans = entry.intents.covering();
                             committed.map(|committed| ResolveJob::committed(part, committed, spans))
                         } else {
@@ -833,8 +835,7 @@ impl Hook for Listener {
     fn can_split(&self, range: RangeId, span: &Span) -> bool {
         let Some(node) = self.0.upgrade() else { return false };
         let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
-        node.shard(tenant).is_divisible(range)
-            || node.pipeline.environment().planted(Bug::SplitWhilePrepared)
+        node.shard(tenant).is_divisible(range) || node.pipeline.environment().planted(Bug::SplitWhilePrepared)
     }
 
     fn add_to_split(&self, span: &Span, key: &Bytes, batch: &mut WriteBatch) -> StorageResult<()> {
@@ -893,8 +894,7 @@ fn wanted_timestamp(batch: &BatchRequest) -> Option<Timestamp> {
 /// What is left to do for an aborted transaction.
 pub(crate) fn abort_job(part: PartKey, entry: &TxnEntry) -> Option<ResolveJob> {
     let record = entry.record.is_some();
-    (record || !entry.intents.is_empty())
-        .then(|| ResolveJob::aborted(part, entry.intents.covering(), record))
+    (record || !entry.intents.is_empty()).then(|| ResolveJob::aborted(part, entry.intents.covering(), record))
 }
 
 /// What is latched while the record of a transaction is looked at and written: no key of anybody's.

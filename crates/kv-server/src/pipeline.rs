@@ -881,7 +881,10 @@ impl Shared {
     /// Moves the clock of a range up to a timestamp; false if it is there already or past it.
     fn advance(&self, state: &mut State, range: RangeId, to: Timestamp) -> Result<bool, KvError> {
         if !self.is_below_ceiling(state, range, to)? {
-            return Err(KvError::new(KvErrorKind::Retry, "the clock of the range cannot be moved at the moment"));
+            return Err(KvError::new(
+                KvErrorKind::Retry,
+                "the clock of the range cannot be moved at the moment",
+            ));
         }
         let (found, _) = self.held(state, range)?;
         if to <= found.clock.latest() {

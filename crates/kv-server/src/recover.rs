@@ -7,8 +7,8 @@
 //! the anchor, which decides: see [`decide_at_anchor`]. Who holds a lease is not known here; every node is asked, and
 //! the one that does answers. This is rare, and clusters have few nodes.
 
-use crate::faults::Bug;
 use crate::cluster::message::{AskOutcome, AskWaits, Kind, OutcomeStatus, TxnOutcome, Wait, Waits};
+use crate::faults::Bug;
 use crate::latch::Access;
 use crate::lock_table::TxnKey;
 use crate::metrics::metrics;
@@ -24,9 +24,9 @@ use replication::Millis;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use storage::WriteBatch;
 use storage::intent::TxnId;
 use storage::txn_record::{self, RecordStatus};
-use storage::WriteBatch;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -105,8 +105,10 @@ async fn recover(node: &Arc<Node>, part: PartKey) -> Result<(), KvError> {
             metrics().recovered.inc();
             let committed = Some(outcome.timestamp);
             if is_anchor {
-                let shard_record = node.shard(part.txn.tenant).decision(part).map(|decided| decided.record.clone());
-                let parts = shard_record.and_then(|record| record.staged).map(|(_, keys)| keys).unwrap_or_default();
+                let shard_record =
+                    node.shard(part.txn.tenant).decision(part).map(|decided| decided.record.clone());
+                let parts =
+                    shard_record.and_then(|record| record.staged).map(|(_, keys)| keys).unwrap_or_default();
                 for key in parts.into_iter().filter(|key| !span.contains(key)) {
                     tell(node, part.txn, key, outcome.timestamp).await?;
                 }
@@ -156,9 +158,8 @@ async fn decide_at_anchor(node: &Arc<Node>, part: PartKey, anchor: &Bytes) -> Re
         }
     };
     let span = node.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
-    let staged = known.as_ref().and_then(|record| {
-        record.staged.clone().filter(|(at, _)| record.timestamp <= *at)
-    });
+    let staged =
+        known.as_ref().and_then(|record| record.staged.clone().filter(|(at, _)| record.timestamp <= *at));
     let Some((at, keys)) = staged else {
         return abort_unless_decided(node, part, anchor, known.is_some()).await;
     };
@@ -279,7 +280,8 @@ fn ask_all(node: &Arc<Node>, question: AskOutcome) -> BoxFuture<'_, Result<TxnOu
         if let Ok(outcome) = answer(node, question.clone()).await {
             return Ok(outcome);
         }
-        let nobody = || KvError::new(KvErrorKind::Unavailable, "nobody holds the lease of a transaction's range");
+        let nobody =
+            || KvError::new(KvErrorKind::Unavailable, "nobody holds the lease of a transaction's range");
         let cluster = node.cluster().ok_or_else(nobody)?;
         let ask = |id| cluster.ask_patiently(id, Kind::AskOutcome(question.clone()));
         let mut answers: FuturesUnordered<_> = cluster.others().into_iter().map(ask).collect();
@@ -300,7 +302,8 @@ async fn forget_aborted(node: &Arc<Node>) {
         parts.extend(shard.lock().take_buried(Timestamp::new(before, 0)));
     }
     for part in parts {
-        let (Ok(lease), Some(span)) = (node.pipeline.lease(part.range), node.pipeline.span(part.range)) else {
+        let (Ok(lease), Some(span)) = (node.pipeline.lease(part.range), node.pipeline.span(part.range))
+        else {
             // The next leaseholder finds it.
             continue;
         };
@@ -317,7 +320,9 @@ pub(crate) fn waits(node: &Node, asked: AskWaits) -> Waits {
     let waits = node.shard(asked.tenant).waits(asked.tenant);
     let bytes = |id: TxnId| Bytes::copy_from_slice(&id);
     let waits = waits.into_iter().take(MAX_WAITS);
-    Waits { waits: waits.map(|(waiter, holder)| Wait { waiter: bytes(waiter), holder: bytes(holder) }).collect() }
+    Waits {
+        waits: waits.map(|(waiter, holder)| Wait { waiter: bytes(waiter), holder: bytes(holder) }).collect(),
+    }
 }
 
 /// The search for transactions that wait for each other over several nodes. A cycle counts when it was seen twice:
@@ -350,7 +355,10 @@ impl Cycles {
                 for answer in futures::future::join_all(others).await {
                     let Some(Kind::Waits(Waits { waits })) = answer else { continue };
                     all.extend(waits.into_iter().take(MAX_WAITS).filter_map(|wait| {
-                        Some((TxnId::try_from(&wait.waiter[..]).ok()?, TxnId::try_from(&wait.holder[..]).ok()?))
+                        Some((
+                            TxnId::try_from(&wait.waiter[..]).ok()?,
+                            TxnId::try_from(&wait.holder[..]).ok()?,
+                        ))
                     }));
                 }
             }

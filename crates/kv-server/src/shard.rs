@@ -121,7 +121,10 @@ pub struct RangeIntents {
 
 impl RangeIntents {
     fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.committed.is_empty() && self.prepared.is_empty() && self.decided.is_empty()
+        self.live.is_empty()
+            && self.committed.is_empty()
+            && self.prepared.is_empty()
+            && self.decided.is_empty()
     }
 }
 
@@ -259,7 +262,9 @@ impl Shard {
         match self.txns.get(&part) {
             _ if !self.connections.contains_key(&connection) => Err(aborted("the connection is gone")),
             // Whatever connection it was prepared on.
-            Some(TxnEntry { status: TxnStatus::Prepared(_), .. }) => Err(aborted("the transaction is prepared")),
+            Some(TxnEntry { status: TxnStatus::Prepared(_), .. }) => {
+                Err(aborted("the transaction is prepared"))
+            }
             Some(entry) if entry.connection != connection => {
                 Err(aborted("the transaction belongs to another connection"))
             }
@@ -276,7 +281,12 @@ impl Shard {
     ///
     /// # Errors
     /// [`KvErrorKind::Overloaded`] if it has not.
-    pub fn check_room(&self, part: PartKey, connection: ConnectionId, max_txns: usize) -> Result<(), KvError> {
+    pub fn check_room(
+        &self,
+        part: PartKey,
+        connection: ConnectionId,
+        max_txns: usize,
+    ) -> Result<(), KvError> {
         let open = self.connections.get(&connection).map_or(0, |usage| usage.txns);
         if open < max_txns || self.txns.contains_key(&part) {
             return Ok(());
@@ -455,7 +465,8 @@ impl Shard {
     /// Waits until it is known what becomes of a prepared part: told when it is, or at once.
     pub fn await_decision(&mut self, part: PartKey, txn: Option<TxnId>) -> oneshot::Receiver<()> {
         let (waker, woken) = oneshot::channel();
-        let prepared = self.txns.get(&part).is_some_and(|entry| matches!(entry.status, TxnStatus::Prepared(_)));
+        let prepared =
+            self.txns.get(&part).is_some_and(|entry| matches!(entry.status, TxnStatus::Prepared(_)));
         if prepared {
             let waiting = self.awaiting.entry(part).or_default();
             // Those that gave up.
@@ -476,10 +487,11 @@ impl Shard {
     /// Who waits for whom in a tenant, in locks and for decisions.
     pub fn waits(&self, tenant: u64) -> Vec<(TxnId, TxnId)> {
         let of_tenant = |part: &PartKey| part.txn.tenant == tenant;
-        let decisions = self.awaiting.iter().filter(|(part, _)| of_tenant(part)).flat_map(|(part, waiting)| {
-            let waiting = waiting.iter().filter(|waiting| !waiting.waker.is_closed());
-            waiting.filter_map(|waiting| Some((waiting.txn?, part.txn.id)))
-        });
+        let decisions =
+            self.awaiting.iter().filter(|(part, _)| of_tenant(part)).flat_map(|(part, waiting)| {
+                let waiting = waiting.iter().filter(|waiting| !waiting.waker.is_closed());
+                waiting.filter_map(|waiting| Some((waiting.txn?, part.txn.id)))
+            });
         decisions.chain(self.locks.waits(tenant)).collect()
     }
 

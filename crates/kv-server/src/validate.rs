@@ -65,7 +65,9 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         RequestKind::DecideTxn(request) if request.parts.len() > MAX_STAGED => {
             Err(invalid(format!("a transaction has at most {MAX_STAGED} parts")))
         }
-        RequestKind::DecideTxn(request) => request.parts.iter().chain([&request.anchor]).try_for_each(|part| key(part)),
+        RequestKind::DecideTxn(request) => {
+            request.parts.iter().chain([&request.anchor]).try_for_each(|part| key(part))
+        }
         RequestKind::ResolveTxn(request) => key(&request.key),
         RequestKind::SplitRange(request) => key(&request.key),
         RequestKind::EndTxn(request) => end(request),

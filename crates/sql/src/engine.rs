@@ -10,7 +10,7 @@ use crate::session::locks::LockManager;
 use crate::session::notify::NotifyHub;
 use crate::session::plan_cache::PlanCache;
 use crate::table::CodecCache;
-use kv_client::KvClient;
+use kv_client::{KvClient, LockStrength, Timestamp, TxnOptions};
 use parking_lot::{Mutex, RwLock};
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 use std::ops::Range;
@@ -52,11 +52,24 @@ pub struct RoleLogin {
     pub connection_limit: i32,
 }
 
+/// What is known of the catalog's past, as seen from one catalog.
+#[derive(Default)]
+struct PastCatalogs {
+    /// [`CatalogSnapshot::id`] of the catalog of the present.
+    now: u64,
+    /// It has been the catalog since this time at least.
+    since: Option<Timestamp>,
+    /// The catalog of a time before, the last one read.
+    earlier: Option<Arc<CatalogSnapshot>>,
+}
+
 /// What the sessions of a node share.
 pub struct Engine {
     pub(crate) kv: Arc<KvClient>,
     tenant: TenantInfo,
     catalog: RwLock<Option<Arc<CatalogSnapshot>>>,
+    /// What is known of the catalog's past.
+    past: Mutex<PastCatalogs>,
     loading: tokio::sync::Mutex<()>,
     oids: Mutex<Range<u64>>,
     pub(crate) plans: PlanCache,
@@ -81,6 +94,7 @@ impl Engine {
             kv,
             tenant,
             catalog: RwLock::new(None),
+            past: Mutex::default(),
             loading: tokio::sync::Mutex::new(()),
             oids: Mutex::new(0..0),
             plans: PlanCache::default(),
@@ -146,6 +160,51 @@ impl Engine {
             tokio::spawn(collect_garbage(self.kv.clone(), catalog.garbage.clone()));
         }
         Ok(catalog)
+    }
+
+    /// The catalog as it was at a time, for a transaction with these options that reads there
+    /// ([`CatalogSnapshot::seen_from`]). Asks nobody where the catalog of the present is known to be that old.
+    ///
+    /// # Errors
+    /// What keeps it from being read, as [`kv_error`] has it.
+    pub(crate) async fn catalog_at(
+        &self,
+        time: Timestamp,
+        options: TxnOptions,
+    ) -> SqlResult<Arc<CatalogSnapshot>> {
+        let now = self.catalog().await?;
+        {
+            let mut past = self.past.lock();
+            if past.now != now.id() {
+                *past = PastCatalogs { now: now.id(), ..PastCatalogs::default() };
+            }
+            if past.since.is_some_and(|since| since <= time) {
+                return Ok(now);
+            }
+        }
+        let txn = self.kv.begin(options);
+        let version = txn.get(&store::version_key(), LockStrength::None).await.map_err(kv_error)?;
+        let version = store::decode_version(version.as_deref())?;
+        if version == now.version() {
+            let mut past = self.past.lock();
+            if past.now == now.id() {
+                past.since = Some(past.since.map_or(time, |since| since.min(time)));
+            }
+            return Ok(now);
+        }
+        let known = {
+            let past = self.past.lock();
+            past.earlier.clone().filter(|earlier| past.now == now.id() && earlier.version() == version)
+        };
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let then = Arc::new(store::read(&txn, &self.tenant).await?.seen_from(&now));
+        let mut past = self.past.lock();
+        if past.now == now.id() {
+            past.earlier = Some(then.clone());
+        }
+        Ok(then)
     }
 
     /// Makes what a schema change wrote the node's catalog.

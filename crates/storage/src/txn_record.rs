@@ -291,7 +291,9 @@ mod tests {
             put(&mut batch, start, &record(0xff, &[]));
         }
         engine.write(&batch, true).expect("write");
-        for (start, end) in [(&b"a"[..], &b"a\0"[..]), (b"a\0", b"a\0\0"), (b"a\0\0", b"a\xff"), (b"a\xff", b"b")] {
+        for (start, end) in
+            [(&b"a"[..], &b"a\0"[..]), (b"a\0", b"a\0\0"), (b"a\0\0", b"a\xff"), (b"a\xff", b"b")]
+        {
             assert_eq!(within(&engine, start, end).expect("list").len(), 1, "{start:?}");
         }
     }
@@ -301,7 +303,8 @@ mod tests {
         let engine = MemoryEngine::new();
         let mut batch = WriteBatch::new();
         let id = [3; 16];
-        let value = [&[OLD_FORMAT][..], &timestamp_bytes(Timestamp::new(3, 3)), &[0, 0, 0, 1, 0, 0, 0, 4]].concat();
+        let value =
+            [&[OLD_FORMAT][..], &timestamp_bytes(Timestamp::new(3, 3)), &[0, 0, 0, 1, 0, 0, 0, 4]].concat();
         batch.put(Space::Meta, &[OLD_PREFIX, &TenantId(7).prefix(), &id].concat(), &value);
         batch.put(Space::Meta, &[OLD_PREFIX, &id[..]].concat(), &value);
         engine.write(&batch, true).expect("write");

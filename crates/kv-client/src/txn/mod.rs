@@ -18,7 +18,9 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-pub use options::{CommitInfo, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TxnOptions};
+pub use options::{
+    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TxnOptions,
+};
 
 use crate::client::KvClient;
 use crate::lead::{Answered, Asked};
@@ -44,7 +46,8 @@ pub struct Txn {
 
 impl Txn {
     pub(crate) fn new(client: KvClient, options: TxnOptions) -> Self {
-        let state = State::new(options.lock_timeout_ms, client.environment().clone());
+        let mut state = State::new(options.lock_timeout_ms, client.environment().clone());
+        (state.read_timestamp, state.fixed) = (options.as_of, options.as_of.is_some());
         Txn { client, options, state: Mutex::new(state), moving: Default::default() }
     }
 

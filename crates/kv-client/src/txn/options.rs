@@ -3,6 +3,11 @@
 use bytes::Bytes;
 use kv_api::batch::WaitPolicy;
 use kv_api::{LockStrength, Span, Timestamp};
+use std::time::Duration;
+
+/// How old the snapshot of [`TxnOptions::as_of`] is at least if any replica is asked for it: as a rule a replica was
+/// told since that nothing is written any more below it, and then it asks nobody (`cockroachdb-2020`, section 3.5).
+pub const FOLLOWER_READ_AGE: Duration = Duration::from_secs(5);
 
 /// Buffered writes of a transaction before it flushes them, in bytes, unless told otherwise.
 const DEFAULT_BUFFER_BYTES: usize = 4 << 20;
@@ -27,6 +32,11 @@ pub struct TxnOptions {
     /// Reads come from the replica at [`crate::Config::near`], or from all of them in turn, instead of the
     /// leaseholder's. They see what was acknowledged before the first of them was sent all the same. Has no effect unless the transaction is read-only.
     pub follower_reads: bool,
+    /// Reads at this snapshot from the beginning, in whichever range: nothing is uncertain, and nothing moves it. The
+    /// transaction is read-only then, whatever the other options say, and its reads may come from any replica if it
+    /// is [`FOLLOWER_READ_AGE`] old. A snapshot older than history is kept fails with
+    /// [`kv_api::KvErrorKind::Retry`], one in the future with [`kv_api::KvErrorKind::InvalidRequest`].
+    pub as_of: Option<Timestamp>,
     /// Longest wait for a lock in milliseconds; 0 for no limit.
     pub lock_timeout_ms: u32,
     /// Buffered writes before they are flushed, in bytes.
@@ -39,9 +49,22 @@ impl Default for TxnOptions {
             isolation: Isolation::default(),
             read_only: false,
             follower_reads: false,
+            as_of: None,
             lock_timeout_ms: 0,
             buffer_bytes: DEFAULT_BUFFER_BYTES,
         }
+    }
+}
+
+impl TxnOptions {
+    /// The same, with what follows from [`TxnOptions::as_of`] at a present of `now_ns`.
+    pub(crate) fn settled(mut self, now_ns: u64) -> Self {
+        let Some(as_of) = self.as_of else { return self };
+        // One snapshot serves all statements, so it is read like that of a serializable transaction.
+        (self.isolation, self.read_only) = (Isolation::Serializable, true);
+        let age = Duration::from_nanos(now_ns.saturating_sub(as_of.wall_ns));
+        self.follower_reads |= age >= FOLLOWER_READ_AGE;
+        self
     }
 }
 

@@ -12,7 +12,7 @@ use crate::client::given_up;
 use crate::router::{SendError, Sending};
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, Get, KeyValue, RequestKind, Scan};
-use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, Request, Span};
+use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, Request, Span, Timestamp};
 
 /// Times a read is sent.
 pub(super) const MAX_ATTEMPTS: usize = 32;
@@ -80,6 +80,27 @@ impl Txn {
             }
         }
         Err(split_without_end())
+    }
+
+    /// The snapshot, which stays where it is from now on, like with [`Txn::pin_snapshot`]. Where there is none yet, a
+    /// read brings it.
+    ///
+    /// # Errors
+    /// As for [`Txn::get`].
+    pub async fn settle_snapshot(&self) -> KvResult<Timestamp> {
+        for _ in 0..MAX_ATTEMPTS {
+            let known = {
+                let mut state = self.state.lock();
+                state.fixed |= state.read_timestamp.is_some();
+                state.read_timestamp
+            };
+            match known {
+                Some(snapshot) => return Ok(snapshot),
+                // No key is empty, so that nobody writes it.
+                None => drop(self.get(b"", ReadOptions::default()).await?),
+            }
+        }
+        Err(KvError::new(KvErrorKind::Retry, "statements of the transaction overlap without end"))
     }
 
     /// What the transaction itself wrote to a key and the KV node does not know.
@@ -187,6 +208,9 @@ impl Txn {
         options: ReadOptions,
         keys: usize,
     ) {
+        if self.options.as_of.is_some() {
+            return;
+        }
         if options.locks() {
             state.locked_keys = state.locked_keys.saturating_add(keys);
         }

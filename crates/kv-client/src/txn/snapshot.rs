@@ -13,11 +13,15 @@ use kv_api::batch::{BatchRequest, Refresh, RequestKind};
 use kv_api::{KvError, KvErrorKind, KvResult, Span, Timestamp};
 
 impl Txn {
-    /// Moves the snapshot to the present, if nothing read so far has changed.
+    /// Moves the snapshot to the present, if nothing read so far has changed. One that was given
+    /// ([`super::TxnOptions::as_of`]) stays.
     ///
     /// # Errors
     /// `Retry` if something has.
     pub async fn refresh(&self) -> KvResult<()> {
+        if self.options.as_of.is_some() {
+            return Ok(());
+        }
         for _ in 0..MAX_SPLITS {
             let Some((range_id, alone)) = self.refreshed_range().await? else { return Ok(()) };
             if !alone {

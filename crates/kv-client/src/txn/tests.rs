@@ -495,6 +495,58 @@ async fn replicas_answer_reads_of_transactions_that_allow_it() {
 }
 
 #[tokio::test]
+async fn a_transaction_of_the_past_reads_there_and_nothing_moves_it() {
+    let model = Model::start();
+    put(&model, "a", "1").await;
+    let then = begin(&model).settle_snapshot().await.unwrap();
+    put(&model, "a", "2").await;
+    let options =
+        TxnOptions { as_of: Some(then), isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
+    let txn = model.client.begin(options);
+    for _ in 0..2 {
+        txn.begin_statement();
+        txn.refresh().await.unwrap();
+        assert_eq!(txn.settle_snapshot().await.unwrap(), then);
+        assert_eq!(txn.get(b"a", LockStrength::None).await.unwrap(), Some(bytes("1")));
+    }
+    assert_eq!(txn.scan(&all(), ScanOptions::default()).await.unwrap().rows, [(bytes("a"), bytes("1"))]);
+    assert_eq!(kind(txn.get(b"a", LockStrength::Shared).await), KvErrorKind::InvalidRequest);
+    assert_eq!(kind(txn.put(b"a", bytes("3"))), KvErrorKind::InvalidRequest);
+    assert!(txn.state.lock().has_no_spans());
+    // The model's clock counts from zero, so that this is long ago.
+    assert!(model.store.lock().received.last().unwrap().header.any_replica);
+}
+
+#[test]
+fn any_replica_is_asked_for_what_is_old_enough() {
+    let at = Timestamp::new(1_000_000_000, 0);
+    let wanted = |now_ns, follower_reads| {
+        let options = TxnOptions { as_of: Some(at), follower_reads, ..TxnOptions::default() }.settled(now_ns);
+        assert!(options.read_only);
+        options.follower_reads
+    };
+    assert!(!wanted(0, false), "a snapshot ahead of this clock");
+    assert!(!wanted(5_999_999_999, false));
+    assert!(wanted(6_000_000_000, false));
+    assert!(wanted(5_999_999_999, true), "or if any may be asked in any case");
+    assert!(!TxnOptions::default().settled(u64::MAX).follower_reads);
+}
+
+#[tokio::test]
+async fn a_settled_snapshot_is_the_one_that_is_read() {
+    let model = Model::start();
+    put(&model, "a", "1").await;
+    let txn = begin(&model);
+    txn.get(b"a", LockStrength::None).await.unwrap();
+    let count = model.store.lock().received.len();
+    let snapshot = txn.settle_snapshot().await.unwrap();
+    assert_eq!(Some(snapshot), txn.read_timestamp());
+    assert_eq!(model.store.lock().received.len(), count, "it is known");
+    put(&model, "a", "2").await;
+    assert_eq!(kind(txn.get(b"a", LockStrength::Exclusive).await), KvErrorKind::Retry);
+}
+
+#[tokio::test]
 async fn a_commit_that_was_not_written_yet_is_sent_on_the_next_connection() {
     let model = Model::start();
     put(&model, "b", "1").await;

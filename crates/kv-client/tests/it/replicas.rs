@@ -1,7 +1,7 @@
 //! Three KV nodes with stores on disk, of which one comes to hold something else than the others.
 
 use crate::support::bytes;
-use kv_api::{KvResult, LockStrength, TenantId};
+use kv_api::{KvErrorKind, KvResult, LockStrength, TenantId, Timestamp};
 use kv_client::{Config, KvClient, RangeInfo, ReplicaCheck, TxnOptions};
 use kv_server::server::Running;
 use kv_server::{Limits, run};
@@ -153,6 +153,34 @@ async fn a_replica_that_differs_is_found_and_replaced() {
             let read = client.begin(options).get(KEY, LockStrength::None).await.unwrap();
             assert_eq!(read, Some(bytes("one")));
         }
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_replica_answers_for_the_past() {
+    let mut cluster = Cluster::start().await;
+    let control = cluster.client(Identity::Control, TenantId::SYSTEM);
+    control.create_tenant(TENANT).await.unwrap();
+    let client = cluster.client(Identity::Tenant(TENANT.0), TENANT);
+    client.write(&[(bytes("a"), Some(bytes("one")))]).await.unwrap();
+    compared(&control, "three replicas that agree", whole).await;
+    let then = client.begin(TxnOptions::default()).settle_snapshot().await.unwrap();
+    client.write(&[(bytes("a"), Some(bytes("two")))]).await.unwrap();
+    let read = async |as_of: Timestamp| {
+        let options = TxnOptions { as_of: Some(as_of), follower_reads: true, ..TxnOptions::default() };
+        client.begin(options).get(KEY, LockStrength::None).await.map_err(|error| error.kind())
+    };
+    // All replicas are asked in turn.
+    for _ in 0..6 {
+        assert_eq!(read(then).await, Ok(Some(bytes("one"))));
+        let now = client.begin(TxnOptions::default()).settle_snapshot().await.unwrap();
+        // A little ahead of what any replica knows, as the clocks of others are.
+        let ahead = Timestamp::new(now.wall_ns + 50_000_000, 0);
+        assert_eq!(read(ahead).await, Ok(Some(bytes("two"))));
+        assert_eq!(read(Timestamp::new(1, 0)).await, Err(KvErrorKind::Retry), "no longer kept");
+        let future = Timestamp::new(now.wall_ns + 3_600_000_000_000, 0);
+        assert_eq!(read(future).await, Err(KvErrorKind::InvalidRequest));
     }
     cluster.stop().await;
 }

@@ -247,7 +247,9 @@ fn a_holder_waits_for_an_intent_that_is_found_under_its_lock() {
     assert_eq!(table.acquire(one, b"k", LockStrength::Exclusive, Some(|| 1)), Acquire::Granted);
     table.hold_for_intent(other, b"k");
     assert!(!table.is_free(one, b"k", LockStrength::Exclusive));
-    let Acquire::Waiting(_) = table.acquire(one, b"k", LockStrength::Exclusive, Some(|| 2)) else { panic!("it must wait") };
+    let Acquire::Waiting(_) = table.acquire(one, b"k", LockStrength::Exclusive, Some(|| 2)) else {
+        panic!("it must wait")
+    };
     let woken = table.release(other);
     assert_eq!(woken.iter().map(|wakeup| wakeup.waker).collect::<Vec<_>>(), [2]);
     assert!(table.is_free(one, b"k", LockStrength::Exclusive));

@@ -5,7 +5,9 @@ mod split;
 pub use split::SplitAt;
 
 use super::recovery::Recovery;
-use super::{Asked, CEILING_AHEAD_NS, CEILING_SLACK_NS, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State};
+use super::{
+    Asked, CEILING_AHEAD_NS, CEILING_SLACK_NS, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State,
+};
 use crate::command::CommandError;
 use crate::metrics::metrics;
 use bytes::Bytes;

@@ -205,6 +205,7 @@ pub static CATALOG_FUNCTIONS: &[Function] = catalog! {
     "pg_stat_get_db_numbackends" [OID] INT4 stable;
     "pg_stat_clear_snapshot" [] VOID volatile;
     "pg_stat_reset" [] VOID volatile;
+    "cluster_logical_timestamp" [] NUMERIC external;
     "pg_notify" [TEXT, TEXT] VOID external nonstrict;
     "nextval" [REGCLASS] INT8 external;
     "currval" [REGCLASS] INT8 external;

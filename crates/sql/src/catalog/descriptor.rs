@@ -139,6 +139,11 @@ impl TableDescriptor {
         self.indexes.iter().find(|index| index.id == id)
     }
 
+    /// Whether what an earlier descriptor of the table says is stored is stored still.
+    pub fn holds(&self, earlier: &TableDescriptor) -> bool {
+        self.storage == earlier.storage && earlier.indexes.iter().all(|index| self.index(index.id).is_some())
+    }
+
     /// The primary index, which is always the first.
     pub fn primary(&self) -> &IndexDescriptor {
         &self.indexes[0]

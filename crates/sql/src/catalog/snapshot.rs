@@ -1,8 +1,8 @@
 //! [`CatalogSnapshot`]: the whole catalog at one version.
 
 use super::descriptor::{
-    AclDescriptor, DatabaseDescriptor, IndexId, RoleDescriptor, SchemaDescriptor, SequenceDescriptor,
-    TableDescriptor, ViewDescriptor,
+    AclDescriptor, DatabaseDescriptor, IndexId, PRIMARY_INDEX, RoleDescriptor, SchemaDescriptor,
+    SequenceDescriptor, TableDescriptor, ViewDescriptor,
 };
 use super::oids;
 use crate::engine::TenantInfo;
@@ -189,6 +189,30 @@ impl CatalogSnapshot {
             let names = self.names.entry((sequence.database, sequence.schema)).or_default();
             names.insert(sequence.name.clone(), Relation::Sequence(sequence.oid));
         }
+    }
+
+    /// A catalog of the past, as a transaction of today may use it: with the roles, privileges and databases of `now`,
+    /// and without the indexes that were dropped since, whose contents are gone.
+    pub(crate) fn seen_from(mut self, now: &CatalogSnapshot) -> Self {
+        self.roles = now.roles.clone();
+        self.acls = now.acls.clone();
+        self.databases = now.databases.clone();
+        for (oid, table) in &mut self.tables {
+            let Some(now) = now.table(*oid) else { continue };
+            let table = Arc::make_mut(table);
+            table.owner = now.owner;
+            if table.storage == now.storage {
+                table.indexes.retain(|index| index.id == PRIMARY_INDEX || now.index(index.id).is_some());
+            }
+        }
+        for (oid, view) in &mut self.views {
+            if let Some(now) = now.views.get(oid) {
+                Arc::make_mut(view).owner = now.owner;
+            }
+        }
+        self.garbage.clear();
+        self.finish();
+        self
     }
 
     /// Names this state of the catalog within the process: two snapshots with one id are equal.

@@ -20,7 +20,7 @@ use crate::engine::TenantInfo;
 use crate::exec::kv_error;
 use bytes::{BufMut, Bytes, BytesMut};
 use kv_api::Span;
-use kv_client::{KvClient, ScanOptions, TxnOptions};
+use kv_client::{KvClient, ScanOptions, Txn, TxnOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sql_types::{SqlError, SqlResult, SqlState};
@@ -129,8 +129,18 @@ pub fn decode_version(value: Option<&[u8]>) -> SqlResult<u64> {
 /// # Errors
 /// XX001 for damaged records; what the KV node answers.
 pub async fn load(kv: &KvClient, tenant: &TenantInfo) -> SqlResult<CatalogSnapshot> {
-    let mut snapshot = CatalogSnapshot::implied(tenant);
     let txn = kv.begin(TxnOptions::default());
+    let snapshot = read(&txn, tenant).await;
+    txn.rollback().await;
+    snapshot
+}
+
+/// Reads the whole catalog as a transaction sees it.
+///
+/// # Errors
+/// As for [`load`].
+pub async fn read(txn: &Txn, tenant: &TenantInfo) -> SqlResult<CatalogSnapshot> {
+    let mut snapshot = CatalogSnapshot::implied(tenant);
     let prefix = key(&[CATALOG]);
     let end = kv_api::key::prefix_end(&prefix).ok_or_else(|| SqlError::internal("no end of the catalog"))?;
     let mut span = Some(Span::new(prefix, end));
@@ -141,7 +151,6 @@ pub async fn load(kv: &KvClient, tenant: &TenantInfo) -> SqlResult<CatalogSnapsh
         }
         span = page.resume;
     }
-    txn.rollback().await;
     let gone: Vec<_> = snapshot
         .schemas
         .keys()

@@ -3,11 +3,11 @@
 use super::eval::{eval, eval_bool};
 use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, drain};
 use super::scope::Scope;
-use super::{ExecContext, Reservation};
+use super::{ExecContext, Reservation, kv_error};
 use crate::plan::{Expr, Plan, SubPlan};
 use async_trait::async_trait;
 use sql_types::functions::Function;
-use sql_types::{Datum, Row, SqlError, SqlResult, SqlState, Type};
+use sql_types::{Datum, Row, SqlError, SqlResult, SqlState, Type, text};
 
 /// What is kept of a sub-plan that is the same for all rows.
 enum Once {
@@ -113,6 +113,10 @@ async fn set_value(
 async fn call(function: &Function, args: &[Datum], cx: &ExecContext<'_>) -> SqlResult<Datum> {
     if function.strict && args.iter().any(Datum::is_null) {
         return Ok(Datum::Null);
+    }
+    if function.name == "cluster_logical_timestamp" {
+        let snapshot = cx.txn.settle_snapshot().await.map_err(kv_error)?;
+        return text::parse(Type::NUMERIC.into(), &crate::session::as_of::decimal(snapshot), &cx.eval.text);
     }
     cx.host.call_external(function, args, cx.eval).await
 }

@@ -18,6 +18,7 @@
 //! `EXCLUDE` in window frames, `ON CONFLICT` over expressions or with a predicate, `TABLESAMPLE`,
 //! JSON_TABLE and XML.
 
+mod as_of;
 mod classify;
 mod error;
 mod limits;
@@ -27,6 +28,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use as_of::AsOf;
 pub use classify::StatementKind;
 pub use limits::{MAX_CHAIN, MAX_NESTING};
 pub use source::Source;
@@ -68,6 +70,8 @@ pub struct Statement {
     pub ast: Ast,
     /// Markers that the AST has no place for.
     pub marks: Marks,
+    /// When a query reads, if it says so.
+    pub as_of: Option<Arc<AsOf>>,
     /// Number of the highest parameter (`$n`).
     pub parameters: usize,
 }
@@ -185,12 +189,13 @@ fn parse_segment(source: &Source, text: Arc<str>, mut tokens: Vec<TokenWithSpan>
     limits::check(&tokens)?;
     let kind = classify::classify(&tokens).ok_or_else(|| error::near(source, &tokens[0]))?;
     let parameters = highest_parameter(&tokens)?;
+    let as_of = as_of::take(source, kind, &mut tokens)?;
     let marks = rewrite::rewrite(&mut tokens);
     let ast = match classify::shortcut(kind, &tokens) {
         Some(statement) => Ast::Sql(Box::new(statement)),
         None => parse_tokens(source, kind, tokens)?,
     };
-    Ok(Statement { text, source: source.clone(), kind, ast, marks, parameters })
+    Ok(Statement { text, source: source.clone(), kind, ast, marks, as_of, parameters })
 }
 
 fn parse_tokens(source: &Source, kind: StatementKind, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Ast> {

@@ -124,3 +124,35 @@ fn nesting_is_bounded() {
     let rows = format!("INSERT INTO t VALUES (1, 'x'){}", ", (2, -5)".repeat(20_000));
     parse(&rows).unwrap();
 }
+
+#[test]
+fn as_of_is_taken_out_wherever_it_stands() {
+    let clause = |text: &str| {
+        let mut statements = parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        let found = statements.remove(0);
+        (found.as_of.map(|clause| (clause.expr.to_string(), clause.position)), found.ast)
+    };
+    for text in [
+        "SELECT a FROM t x AS OF SYSTEM TIME '-10s' WHERE a = 1 ORDER BY a",
+        "SELECT a FROM t x WHERE a = 1 as of system time '-10s' ORDER BY a",
+        "SELECT a FROM t x WHERE a = 1 ORDER BY a AS OF SYSTEM TIME '-10s'",
+    ] {
+        let (found, ast) = clause(text);
+        let position = text.find('\'').and_then(|at| u32::try_from(at + 1).ok());
+        assert_eq!(found, Some(("'-10s'".to_string(), position)), "{text}");
+        let Ast::Sql(ast) = ast else { panic!("{text}") };
+        assert_eq!(ast.to_string(), "SELECT a FROM t AS x WHERE a = 1 ORDER BY a");
+    }
+    assert_eq!(clause("SELECT 1 AS of, system FROM time").0, None);
+    assert_eq!(
+        clause("(SELECT a FROM t AS OF SYSTEM TIME 5.1) UNION SELECT 1").0,
+        Some(("5.1".into(), Some(36)))
+    );
+    assert_eq!(clause("EXPLAIN SELECT a FROM t AS OF SYSTEM TIME 5").0, None, "the statement inside has it");
+    fails("SELECT a FROM t AS OF SYSTEM TIME", "syntax error at end of input", Some(34));
+    fails("SELECT a FROM t AS OF SYSTEM TIME $1", "AS OF SYSTEM TIME cannot be a parameter", Some(35));
+    let inside = "AS OF SYSTEM TIME must be provided on a top-level statement";
+    fails("SELECT 1 FROM (SELECT a FROM t AS OF SYSTEM TIME 5) x", inside, Some(50));
+    let many = format!("SELECT a FROM t{}", " AS OF SYSTEM TIME 5".repeat(101));
+    assert_eq!(parse(&many).unwrap_err().code, SqlState::TOO_COMPLEX);
+}

@@ -2,7 +2,7 @@
 
 use crate::ddl::statement::Ddl;
 use crate::ddl::tokens::{Cursor, Name};
-use crate::parse::{self, Statement, StatementKind};
+use crate::parse::{self, AsOf, Statement, StatementKind};
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::DataType;
 use sqlparser::tokenizer::Token;
@@ -81,7 +81,7 @@ pub(crate) enum Command {
     /// The binder and the engines run it.
     Planned,
     Ddl(Box<Ddl>),
-    Begin(Modes),
+    Begin(Modes, Option<Arc<AsOf>>),
     Commit {
         chain: bool,
     },
@@ -98,6 +98,7 @@ pub(crate) enum Command {
     },
     SetTransaction {
         modes: Modes,
+        as_of: Option<Arc<AsOf>>,
         session: bool,
     },
     SetConstraints,
@@ -154,6 +155,10 @@ pub(crate) fn read(statement: &Statement) -> SqlResult<Command> {
     use StatementKind as Kind;
     if statement.kind.is_planned() {
         if is_select_into(statement) {
+            if let Some(clause) = &statement.as_of {
+                let message = "AS OF SYSTEM TIME is for queries only";
+                return Err(clause.error(SqlState::FEATURE_NOT_SUPPORTED, message));
+            }
             return crate::ddl::parse_select_into(statement).map(|ddl| Command::Ddl(Box::new(ddl)));
         }
         return Ok(Command::Planned);
@@ -168,7 +173,8 @@ pub(crate) fn read(statement: &Statement) -> SqlResult<Command> {
         Kind::Begin => {
             c.advance();
             c.take_one(&["transaction", "work"]);
-            Command::Begin(modes(c)?)
+            let (modes, as_of) = modes(c)?;
+            Command::Begin(modes, as_of)
         }
         Kind::Commit => {
             c.advance();
@@ -281,8 +287,9 @@ fn is_select_into(statement: &Statement) -> bool {
     matches!(&*query.body, ast::SetExpr::Select(select) if select.into.is_some())
 }
 
-fn modes(c: &mut Cursor) -> SqlResult<Modes> {
-    let mut modes = Modes::default();
+/// The modes of a transaction, and when it reads.
+fn modes(c: &mut Cursor) -> SqlResult<(Modes, Option<Arc<AsOf>>)> {
+    let (mut modes, mut as_of) = (Modes::default(), None);
     loop {
         if c.take("isolation level") {
             modes.isolation = Some(if c.take("serializable") {
@@ -304,8 +311,11 @@ fn modes(c: &mut Cursor) -> SqlResult<Modes> {
             modes.deferrable = Some(false);
         } else if c.take("deferrable") {
             modes.deferrable = Some(true);
+        } else if as_of.is_none() && c.take("as of system time") {
+            let position = c.here();
+            as_of = Some(Arc::new(AsOf { expr: parse::parse_expr(&c.expr()?)?, position }));
         } else if c.is_end() {
-            return Ok(modes);
+            return Ok((modes, as_of));
         } else {
             return Err(c.syntax_error());
         }
@@ -378,7 +388,12 @@ fn set(c: &mut Cursor) -> SqlResult<Command> {
         return Ok(Command::SetConstraints);
     }
     if c.take("session characteristics as transaction") {
-        return Ok(Command::SetTransaction { modes: modes(c)?, session: true });
+        let (modes, as_of) = modes(c)?;
+        if let Some(clause) = as_of {
+            let message = "AS OF SYSTEM TIME is for single transactions";
+            return Err(clause.error(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+        return Ok(Command::SetTransaction { modes, as_of, session: true });
     }
     if c.take("transaction snapshot") {
         return Ok(Command::Unsupported("SET TRANSACTION SNAPSHOT".into()));
@@ -387,9 +402,11 @@ fn set(c: &mut Cursor) -> SqlResult<Command> {
         || c.at_words("transaction read")
         || c.at_words("transaction not")
         || c.at_words("transaction deferrable")
+        || c.at_words("transaction as of")
     {
         c.advance();
-        return Ok(Command::SetTransaction { modes: modes(c)?, session: false });
+        let (modes, as_of) = modes(c)?;
+        return Ok(Command::SetTransaction { modes, as_of, session: false });
     }
     if !local && !c.at_words("session authorization") {
         c.take("session");

@@ -64,8 +64,7 @@ impl Session {
         let ast::Statement::Copy { source, .. } = copy_ast else {
             return Err(SqlError::internal("not a COPY"));
         };
-        self.ensure_transaction();
-        self.refresh_view().await?;
+        self.enter(None).await?;
         let view = self.view.clone();
         let now = now_micros();
         let eval = view.eval(Times { transaction: now, statement: now });

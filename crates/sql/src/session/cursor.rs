@@ -72,6 +72,7 @@ impl Session {
         if self.cursors.len() >= MOST_NAMED {
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "too many cursors in one session"));
         }
+        self.enter(statement.as_of.as_ref()).await?;
         let command = prepared::command_of(statement)?;
         let plan = prepared::plan(&self.view, statement, &portal.prepared.param_types, false)?;
         let Some(columns) = plan.columns.clone().filter(|_| plan.kind == crate::parse::StatementKind::Query)
@@ -86,7 +87,6 @@ impl Session {
             plan: Mutex::new(Some(plan.clone())),
         };
         let mut inner = Box::new(Portal::new(Arc::new(prepared), portal.params.clone()));
-        self.ensure_transaction();
         self.lock_tables(&plan).await?;
         self.admit(&plan).await?;
         inner.plan = Some(plan);

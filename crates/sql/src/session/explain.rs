@@ -14,30 +14,37 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Session {
-    /// The plan an EXPLAIN is about, with the values of its parameters.
+    /// The plan an EXPLAIN is about, with the values of its parameters. With `analyze` it is to be run: its
+    /// transaction is open then.
     pub(super) async fn explained(
         &mut self,
         statement: &Arc<Statement>,
         params: &[Datum],
         types: &[Type],
+        analyze: bool,
     ) -> SqlResult<(Arc<CachedPlan>, Vec<Datum>)> {
         let command = prepared::command_of(statement)?;
-        match &*command {
-            Command::Planned => Ok((prepared::plan(&self.view, statement, types, false)?, params.to_vec())),
+        let (prepared, params) = match &*command {
             Command::Execute { name, args } => {
                 let (prepared, params) = self.execute_params(name, args)?;
-                let inner =
-                    prepared.statement.clone().ok_or_else(|| SqlError::internal("an empty statement"))?;
-                Ok((prepared::plan(&self.view, &inner, &prepared.param_types, false)?, params))
+                (Some(prepared), params)
             }
-            Command::Declare { statement, .. } => {
-                Ok((prepared::plan(&self.view, statement, types, false)?, params.to_vec()))
+            _ => (None, params.to_vec()),
+        };
+        let (statement, types) = match (&*command, &prepared) {
+            (Command::Planned, _) => (Some(statement), types),
+            (Command::Declare { statement, .. }, _) => (Some(statement), types),
+            (_, Some(prepared)) => (prepared.statement.as_ref(), &prepared.param_types[..]),
+            _ => {
+                let message = "EXPLAIN needs a query or a statement that changes rows";
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
-            _ => Err(SqlError::new(
-                SqlState::SYNTAX_ERROR,
-                "EXPLAIN needs a query or a statement that changes rows",
-            )),
+        };
+        let statement = statement.ok_or_else(|| SqlError::internal("an empty statement"))?;
+        if analyze {
+            self.enter(statement.as_of.as_ref()).await?;
         }
+        Ok((prepared::plan(&self.view, statement, types, false)?, params))
     }
 
     /// EXPLAIN: the lines.
@@ -56,7 +63,8 @@ impl Session {
             format: if flags.json { ExplainFormat::Json } else { ExplainFormat::Text },
         };
         let start = Instant::now();
-        let (plan, params) = self.explained(statement, &portal.params, &portal.prepared.param_types).await?;
+        let (plan, params) =
+            self.explained(statement, &portal.params, &portal.prepared.param_types, flags.analyze).await?;
         let mut summary =
             Summary { planning_ms: Some(start.elapsed().as_secs_f64() * 1e3), ..Summary::default() };
         let mut stats = None;
@@ -86,7 +94,6 @@ impl Session {
         params: &[Datum],
         portal: &Portal,
     ) -> SqlResult<PlanStats> {
-        self.ensure_transaction();
         self.lock_tables(plan).await?;
         self.admit(plan).await?;
         let view = self.view.clone();

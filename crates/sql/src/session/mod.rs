@@ -6,7 +6,7 @@
 //! change, or a statement for the engines, of which it gets a plan from the node's cache
 //! ([`plan_cache`]) or makes one. [`Session::bind`] adds parameters and makes a [`Portal`].
 //! [`Session::run`] takes the table locks the plan needs ([`locks`]), starts the implicit transaction if
-//! there is none ([`transaction`]), pulls rows and hands them to the [`RowSink`] ([`run`]).
+//! there is none ([`transaction`]; [`as_of`] if it reads the past), pulls rows and hands them to the [`RowSink`] ([`run`]).
 //!
 //! # Rules
 //!
@@ -26,6 +26,7 @@
 
 pub(crate) mod activity;
 mod api;
+pub(crate) mod as_of;
 pub(crate) mod command;
 mod copy;
 mod cursor;
@@ -162,8 +163,10 @@ impl Session {
 
     /// Makes the view show what the next statement is to see.
     async fn refresh_view(&mut self) -> SqlResult<()> {
-        let overlay = self.transaction.as_ref().and_then(|open| open.overlay.clone());
-        let snapshot = match overlay.or_else(|| self.shared.engine.cached_catalog()) {
+        let open = self.transaction.as_ref();
+        let own =
+            open.and_then(|open| open.overlay.as_ref().or(open.past.as_ref().map(|past| &past.catalog)));
+        let snapshot = match own.cloned().or_else(|| self.shared.engine.cached_catalog()) {
             Some(snapshot) => snapshot,
             None => self.shared.engine.catalog().await?,
         };
@@ -204,11 +207,14 @@ impl Session {
         let command = command_of(&statement)?;
         if !matches!(
             *command,
-            Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_) | Command::Begin(_)
+            Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_) | Command::Begin(..)
         ) {
             self.check_not_failed()?;
         }
         self.refresh_view().await?;
+        if let Some(clause) = &statement.as_of {
+            Box::pin(self.preview(clause)).await?;
+        }
         self.prepare_command(statement, command, &host::types_of(param_types))
     }
 

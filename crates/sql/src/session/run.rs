@@ -93,6 +93,7 @@ impl Session {
         let limit = self.shared.settings.lock().derived().statement_timeout;
         let deadline = limit.map(|limit| Instant::now() + limit);
         let result = self.run_portal(portal, max_rows, options, sink, deadline).await;
+        let result = result.map_err(|error| self.told(error));
         if result.is_ok() {
             self.shared.activity.waiting(self.transaction_status(), now_micros());
         }
@@ -127,7 +128,7 @@ impl Session {
     /// Starts the implicit transaction if there is none.
     pub(super) fn ensure_transaction(&mut self) {
         if self.transaction.is_none() {
-            self.start(false, Modes::default());
+            self.start(false, Modes::default(), None);
         }
     }
 
@@ -143,6 +144,12 @@ impl Session {
         let started = !matches!(portal.progress, Progress::Ready);
         let first = !started && self.transaction.as_ref().is_none_or(|open| !open.used);
         let mut attempt = 0;
+        if !started {
+            let clause = portal.prepared.statement.as_ref().and_then(|statement| statement.as_of.clone());
+            if clause.is_some() || self.is_past() {
+                guarded(&cancel, deadline, Box::pin(self.enter(clause.as_ref()))).await?;
+            }
+        }
         loop {
             self.ensure_transaction();
             let step = {
@@ -164,7 +171,13 @@ impl Session {
                     give(sink, &rows, &mut self.sent).await?;
                     return Ok(RunOutcome::Complete { tag });
                 }
-                Err(error) if first && !self.sent && attempt < MOST_ATTEMPTS && is_transient(&error) => {
+                Err(error)
+                    if first
+                        && !self.sent
+                        && attempt < MOST_ATTEMPTS
+                        && is_transient(&error)
+                        && !self.is_past() =>
+                {
                     attempt += 1;
                     portal.progress = Progress::Ready;
                     portal.returned = 0;
@@ -224,7 +237,7 @@ impl Session {
     pub(super) async fn follow_catalog(&mut self) -> SqlResult<()> {
         let current = self.view.snapshot().id();
         let Some(open) = &mut self.transaction else { return Ok(()) };
-        if open.overlay.is_none() && open.catalog != current {
+        if open.overlay.is_none() && open.past.is_none() && open.catalog != current {
             if open.catalog != 0 && !open.txn.is_pristine() {
                 open.txn.refresh().await.map_err(kv_error)?;
             }
@@ -240,6 +253,9 @@ impl Session {
         }
         if self.transaction.as_ref().is_some_and(|open| open.read_only) && !plan.changed.is_empty() {
             return Err(read_only(kind_word(plan.kind)));
+        }
+        if self.is_past() {
+            Box::pin(self.check_kept(plan)).await?;
         }
         self.follow_catalog().await?;
         if let Some(open) = &self.transaction {
@@ -295,7 +311,8 @@ impl Session {
 
     /// Commits the implicit transaction of a statement, if that is asked for.
     async fn commit_statement(&mut self, portal: &mut Portal, options: RunOptions) -> SqlResult<()> {
-        if !options.commit_after || self.in_block() {
+        // What reads the past is a transaction of its own: what comes next does not.
+        if !(options.commit_after || self.is_past()) || self.in_block() {
             return Ok(());
         }
         let Some(open) = self.transaction.take() else { return Ok(()) };

@@ -7,11 +7,12 @@ fn command(text: &str) -> SqlResult<Command> {
 
 #[test]
 fn transaction_commands_are_read() {
-    let Command::Begin(modes) = command("BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY").unwrap() else {
+    let Command::Begin(modes, None) = command("BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY").unwrap()
+    else {
         panic!("not BEGIN")
     };
     assert_eq!((modes.isolation, modes.read_only), (Some(IsolationLevel::ReadCommitted), Some(true)));
-    assert!(matches!(command("START TRANSACTION").unwrap(), Command::Begin(_)));
+    assert!(matches!(command("START TRANSACTION").unwrap(), Command::Begin(..)));
     assert!(matches!(command("END").unwrap(), Command::Commit { chain: false }));
     assert!(matches!(command("ABORT").unwrap(), Command::Rollback { .. }));
     assert!(matches!(command("ROLLBACK TO SAVEPOINT a").unwrap(), Command::RollbackTo(name) if name == "a"));

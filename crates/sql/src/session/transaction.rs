@@ -11,6 +11,7 @@
 
 use super::Session;
 use super::api::{Notice, Notification};
+use super::as_of::Past;
 use super::command::{IsolationLevel, Modes};
 use super::view::{Times, now_micros};
 use crate::catalog::{CatalogSnapshot, Garbage};
@@ -53,6 +54,8 @@ pub(crate) struct Open {
     pub explicit: bool,
     pub isolation: IsolationLevel,
     pub read_only: bool,
+    /// Where it reads, unless that is the present.
+    pub past: Option<Past>,
     pub failed: bool,
     /// Whether a statement has run in it.
     pub used: bool,
@@ -65,9 +68,10 @@ pub(crate) struct Open {
 }
 
 impl Session {
-    fn new_txn(&self, isolation: IsolationLevel, read_only: bool) -> Txn {
+    fn new_txn(&self, isolation: IsolationLevel, read_only: bool, past: Option<&Past>) -> Txn {
         let lock_timeout = self.view.derived.lock_timeout;
-        let follower_reads = read_only && self.view.derived.follower_reads;
+        let follower_reads =
+            read_only && self.view.derived.follower_reads || past.is_some_and(|past| past.any_replica);
         self.shared.engine.kv.begin(TxnOptions {
             isolation: match isolation {
                 IsolationLevel::ReadCommitted | IsolationLevel::ReadUncommitted => Isolation::ReadCommitted,
@@ -78,19 +82,21 @@ impl Session {
             // A transaction that may yet become one that writes keeps track of what it reads.
             read_only: follower_reads,
             follower_reads,
+            as_of: past.map(|past| past.timestamp),
             ..TxnOptions::default()
         })
     }
 
-    pub(super) fn start(&mut self, explicit: bool, modes: Modes) {
+    pub(super) fn start(&mut self, explicit: bool, modes: Modes, past: Option<Past>) {
         let derived = self.view.derived.clone();
         let isolation = modes.isolation.unwrap_or(derived.isolation);
-        let read_only = modes.read_only.unwrap_or(derived.read_only);
+        let read_only = past.is_some() || modes.read_only.unwrap_or(derived.read_only);
         self.transaction = Some(Box::new(Open {
-            txn: self.new_txn(isolation, read_only),
+            txn: self.new_txn(isolation, read_only, past.as_ref()),
             explicit,
             isolation,
             read_only,
+            past,
             failed: false,
             used: false,
             started: now_micros(),
@@ -106,9 +112,8 @@ impl Session {
         self.shared.release_transaction_locks();
         self.shared.settings.lock().rollback_to(0);
         self.shared.outgoing.lock().clear();
-        let modes = self.transaction.as_ref().map(|open| (open.isolation, open.read_only));
-        let Some((isolation, read_only)) = modes else { return };
-        let txn = self.new_txn(isolation, read_only);
+        let Some(open) = &self.transaction else { return };
+        let txn = self.new_txn(open.isolation, open.read_only, open.past.as_ref());
         if let Some(open) = &mut self.transaction {
             open.txn = txn;
             open.overlay = None;
@@ -140,7 +145,7 @@ impl Session {
     }
 
     /// BEGIN
-    pub(super) fn begin(&mut self, modes: Modes) -> SqlResult<()> {
+    pub(super) fn begin(&mut self, modes: Modes, past: Option<Past>) -> SqlResult<()> {
         match &mut self.transaction {
             Some(open) if open.explicit => {
                 self.shared.notice(Notice::warning(
@@ -151,16 +156,36 @@ impl Session {
             }
             // Statements before BEGIN in one message become part of the block.
             Some(open) if open.used => open.explicit = true,
-            _ => self.start(true, modes),
+            _ => self.start(true, modes, None),
         }
-        self.set_modes(modes)
+        let set = self.set_modes(modes, past);
+        if set.is_err() && self.transaction.as_ref().is_some_and(|open| !open.used) {
+            // There is no block that could be failed.
+            self.abort();
+        }
+        set
     }
 
     /// SET TRANSACTION
-    pub(super) fn set_modes(&mut self, modes: Modes) -> SqlResult<()> {
+    pub(super) fn set_modes(&mut self, modes: Modes, past: Option<Past>) -> SqlResult<()> {
         let follower_reads = self.view.derived.follower_reads;
         let Some(open) = &mut self.transaction else { return Ok(()) };
         let mut anew = None;
+        if modes.read_only == Some(false) && (past.is_some() || open.past.is_some()) {
+            let message = "AS OF SYSTEM TIME specified with READ WRITE mode";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        if past.is_some() {
+            if open.used {
+                return Err(SqlError::new(
+                    SqlState::ACTIVE_TRANSACTION,
+                    "SET TRANSACTION AS OF SYSTEM TIME must be called before any query",
+                ));
+            }
+            open.read_only = true;
+            open.past = past;
+            anew = Some(open.isolation);
+        }
         if let Some(read_only) = modes.read_only {
             if !read_only && open.read_only && open.used {
                 return Err(SqlError::new(
@@ -183,9 +208,9 @@ impl Session {
             open.isolation = isolation;
             anew = Some(isolation);
         }
-        let read_only = open.read_only;
+        let (read_only, past) = (open.read_only, open.past.clone());
         if let Some(isolation) = anew {
-            let txn = self.new_txn(isolation, read_only);
+            let txn = self.new_txn(isolation, read_only, past.as_ref());
             if let Some(open) = &mut self.transaction {
                 open.txn = txn;
             }

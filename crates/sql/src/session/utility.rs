@@ -1,11 +1,13 @@
 //! Statements the session runs itself.
 
 use super::api::{Notice, RowSink, RunOptions, RunOutcome};
+use super::as_of::Past;
 use super::command::{Command, Discard, IsolationLevel, Modes};
 use super::host::guarded;
 use super::locks::LockKey;
 use super::portal::{Portal, Progress};
 use super::prepared::{self, Prepared};
+use super::transaction::Open;
 use super::view::now_micros;
 use super::{Description, MOST_NAMED, Session, definitions, text_column};
 use crate::bind;
@@ -146,7 +148,6 @@ impl Session {
                 tag
             }
             Command::Declare { name, scroll, hold, statement } => {
-                self.ensure_transaction();
                 let declaring = self.declare(name, *scroll, *hold, statement, portal);
                 guarded(&cancel, deadline, declaring).await?;
                 "DECLARE CURSOR".into()
@@ -156,7 +157,10 @@ impl Session {
                 "LOCK TABLE".into()
             }
             Command::Commit { chain } => self.commit_command(*chain).await?,
-            other => self.run_quick(other)?,
+            other => {
+                let past = guarded(&cancel, deadline, self.past_of(other)).await?;
+                self.run_quick(other, past)?
+            }
         };
         portal.progress = Progress::Done;
         Ok(RunOutcome::Complete { tag })
@@ -179,7 +183,11 @@ impl Session {
 
     /// Commits a command that was a transaction of its own.
     async fn finish_command(&mut self, options: RunOptions) -> SqlResult<()> {
-        if options.commit_after && !self.in_block() { self.commit().await } else { Ok(()) }
+        if (options.commit_after || self.is_past()) && !self.in_block() {
+            self.commit().await
+        } else {
+            Ok(())
+        }
     }
 
     async fn commit_command(&mut self, chain: bool) -> SqlResult<String> {
@@ -188,8 +196,7 @@ impl Session {
             self.end_implicit(true).await?;
             return Ok("COMMIT".into());
         };
-        let modes =
-            Modes { isolation: Some(open.isolation), read_only: Some(open.read_only), deferrable: None };
+        let (modes, past) = characteristics(open);
         let tag = if open.failed {
             self.abort();
             "ROLLBACK"
@@ -198,7 +205,7 @@ impl Session {
             "COMMIT"
         };
         if chain {
-            self.start(true, modes);
+            self.start(true, modes, past);
         }
         Ok(tag.into())
     }
@@ -208,25 +215,31 @@ impl Session {
             .notice(Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, "there is no transaction in progress"));
     }
 
+    /// Where the transaction that a command begins or changes is to read, if the command says so.
+    async fn past_of(&mut self, command: &Command) -> SqlResult<Option<Past>> {
+        match command {
+            Command::Begin(_, Some(clause)) | Command::SetTransaction { as_of: Some(clause), .. } => {
+                self.look_back(clause).await.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Commands that need not wait.
-    fn run_quick(&mut self, command: &Command) -> SqlResult<String> {
+    fn run_quick(&mut self, command: &Command, past: Option<Past>) -> SqlResult<String> {
         let tag = match command {
-            Command::Begin(modes) => {
-                self.begin(*modes)?;
+            Command::Begin(modes, _) => {
+                self.begin(*modes, past)?;
                 "BEGIN"
             }
             Command::Rollback { chain } => {
-                let modes = self.transaction.as_ref().filter(|open| open.explicit).map(|open| Modes {
-                    isolation: Some(open.isolation),
-                    read_only: Some(open.read_only),
-                    deferrable: None,
-                });
-                if modes.is_none() {
+                let ended = self.transaction.as_deref().filter(|open| open.explicit).map(characteristics);
+                if ended.is_none() {
                     self.no_transaction();
                 }
                 self.abort();
-                if let (true, Some(modes)) = (*chain, modes) {
-                    self.start(true, modes);
+                if let (true, Some((modes, past))) = (*chain, ended) {
+                    self.start(true, modes, past);
                 }
                 "ROLLBACK"
             }
@@ -246,8 +259,8 @@ impl Session {
                 self.set(name, value.as_deref(), *local)?;
                 "SET"
             }
-            Command::SetTransaction { modes, session } => {
-                self.set_transaction(*modes, *session)?;
+            Command::SetTransaction { modes, session, .. } => {
+                self.set_transaction(*modes, past, *session)?;
                 "SET"
             }
             Command::SetConstraints => "SET CONSTRAINTS",
@@ -317,10 +330,10 @@ impl Session {
             }
             _ => return Ok(()),
         };
-        self.set_modes(modes)
+        self.set_modes(modes, None)
     }
 
-    fn set_transaction(&mut self, modes: Modes, session: bool) -> SqlResult<()> {
+    fn set_transaction(&mut self, modes: Modes, past: Option<Past>, session: bool) -> SqlResult<()> {
         if !session {
             if !self.in_block() {
                 self.shared.notice(Notice::warning(
@@ -329,7 +342,7 @@ impl Session {
                 ));
                 return Ok(());
             }
-            return self.set_modes(modes);
+            return self.set_modes(modes, past);
         }
         let mut settings = self.shared.settings.lock();
         let on_off = |on| Some(if on { "on" } else { "off" });
@@ -475,6 +488,13 @@ impl Session {
         self.refresh_view().await?;
         self.follow_catalog().await
     }
+}
+
+/// What a transaction that is chained to another has from it.
+fn characteristics(open: &Open) -> (Modes, Option<Past>) {
+    // One that reads the past is read-only for that reason.
+    let modes = Modes { isolation: Some(open.isolation), read_only: Some(open.read_only), deferrable: None };
+    (modes, open.past.clone())
 }
 
 /// Sets a setting after checking what only the session can: roles must exist and be allowed.

@@ -59,6 +59,30 @@ impl RowSink for Sink {
     }
 }
 
+/// Takes rows of any columns.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// The rows.
+    pub rows: Vec<Vec<Datum>>,
+}
+
+#[async_trait]
+impl RowSink for Rows {
+    fn row(&mut self, row: &[Datum]) -> SqlResult<()> {
+        self.rows.push(row.to_vec());
+        Ok(())
+    }
+    fn is_full(&self) -> bool {
+        false
+    }
+    fn copy_out_start(&mut self, _: usize, _: bool) {}
+    fn copy_data(&mut self, _: &[u8]) {}
+    fn copy_out_done(&mut self) {}
+    async fn flush(&mut self) -> SqlResult<()> {
+        Ok(())
+    }
+}
+
 /// Opens a session of the initial role.
 pub async fn session(engine: &Arc<Engine>) -> Session {
     let params =

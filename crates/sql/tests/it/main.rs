@@ -1,5 +1,6 @@
 //! Tests of the SQL layer against a KV node in this process.
 
+mod as_of;
 mod catalogs;
 mod changes;
 mod database;

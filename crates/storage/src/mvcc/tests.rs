@@ -121,7 +121,8 @@ fn intents_and_own_writes_are_merged_in_both_directions() {
     let ignored = vec![kv_api::batch::IgnoredSequences { from: 3, to: 4 }];
     let intents = IntentView {
         own: Some(([1; 16], ignored)),
-        committed: vec![CommittedTxn { id: [2; 16], timestamp: at(20), ignored: vec![] }], ..IntentView::default()
+        committed: vec![CommittedTxn { id: [2; 16], timestamp: at(20), ignored: vec![] }],
+        ..IntentView::default()
     };
     let expected = [("a", "old"), ("b", "own"), ("d", "committed"), ("g", "old")];
     assert_eq!(rows(view(&engine, 20, &intents), b"a", b"z", false), pairs(&expected));

@@ -53,7 +53,8 @@ pub async fn prepare(
         let Some(answer) = answer else { return (share, Outcome::Unknown) };
         match asked.judge(answer.map(|sent| sent.response)) {
             Next::Prepared(at) => {
-                let (range_id, answered) = (share.at.range_id, Answered::now(lead::Asked::Write, sent_ns, client.environment()));
+                let (range_id, answered) =
+                    (share.at.range_id, Answered::now(lead::Asked::Write, sent_ns, client.environment()));
                 client.with_leads(|leads| match at > order.at {
                     true => leads.note(range_id, at, answered),
                     false => leads.note_met(range_id),

@@ -39,8 +39,9 @@ pub async fn finish(client: &KvClient, settled: Settled) {
     // It is never closed. Readers wait for what is told here, so nothing is left out.
     let _permit = client.finishing().clone().acquire_owned().await;
     let Settled { at, recorded, meta, anchor, parts } = settled;
-    let written =
-        async { if recorded { Ok(()) } else { say(client, record(&meta, &anchor, at, &parts), &anchor).await } };
+    let written = async {
+        if recorded { Ok(()) } else { say(client, record(&meta, &anchor, at, &parts), &anchor).await }
+    };
     let (_, written) = tokio::join!(resolve(client, &meta, at, &parts, false), written);
     if written.is_ok() && resolve(client, &meta, at, &parts, true).await.is_ok() {
         let _ = resolve(client, &meta, at, &[anchor], true).await;

@@ -1,5 +1,6 @@
 //! Real nodes and clients: sound runs hold, and the same seed gives the same run.
 
+use kv_server::faults::Bug;
 use simulation::real::{Options, Tracing, report, run};
 
 fn assert_sound(seeds: std::ops::RangeInclusive<u64>, options: Options) {
@@ -18,7 +19,6 @@ fn transactions_in_one_range_are_serializable() {
 }
 
 #[test]
-#[ignore = "a write spins where its transaction holds the lock and another has prepared (seeds 1, 7)"]
 fn transactions_over_several_ranges_are_serializable() {
     assert_sound(1..=40, Options::default());
 }
@@ -35,5 +35,29 @@ fn a_seed_gives_the_same_run_twice() {
         assert_eq!(first.trace.len(), second.trace.len(), "seed {seed}");
         assert_eq!(first.counts, second.counts, "seed {seed}");
         assert!(first.txns > 0, "seed {seed} does nothing");
+    }
+}
+
+/// Every bug is found by the first of these seeds that meets it. Three are not in this list, because no seed tried has
+/// met them: `NotPrevented`, `SettledUnrecorded` and `SplitWhilePrepared` need a coordinator to be gone at the one
+/// moment at which they matter.
+#[test]
+fn planted_bugs_are_found() {
+    let bugs = [
+        Bug::ClockNotMoved,
+        Bug::UncertaintyIgnored,
+        Bug::PreparedUnchecked,
+        Bug::RefreshSkipped,
+        Bug::PreparedUnseen,
+        Bug::StagingTrusted,
+        Bug::SettledWherePrepared,
+        Bug::PreparedForgotten,
+        Bug::UndoneSettled,
+        Bug::PushConcealed,
+    ];
+    for bug in bugs {
+        let options = Options { bug: Some(bug), ..Options::default() };
+        let found = (1..=200).find(|seed| run(*seed, options).violation.is_some());
+        assert!(found.is_some(), "{bug:?} is not found");
     }
 }

@@ -537,13 +537,14 @@ async fn a_settled_snapshot_is_the_one_that_is_read() {
     let model = Model::start();
     put(&model, "a", "1").await;
     let txn = begin(&model);
-    txn.get(b"a", LockStrength::None).await.unwrap();
+    txn.get(b"b", LockStrength::None).await.unwrap();
     let count = model.store.lock().received.len();
     let snapshot = txn.settle_snapshot().await.unwrap();
     assert_eq!(Some(snapshot), txn.read_timestamp());
     assert_eq!(model.store.lock().received.len(), count, "it is known");
     put(&model, "a", "2").await;
-    assert_eq!(kind(txn.get(b"a", LockStrength::Exclusive).await), KvErrorKind::Retry);
+    let moving = txn.get(b"a", LockStrength::Exclusive).await;
+    assert_eq!(kind(moving), KvErrorKind::Retry, "although nothing that was read has changed");
 }
 
 #[tokio::test]

@@ -165,6 +165,8 @@ async fn any_replica_answers_for_the_past() {
     let client = cluster.client(Identity::Tenant(TENANT.0), TENANT);
     client.write(&[(bytes("a"), Some(bytes("one")))]).await.unwrap();
     compared(&control, "three replicas that agree", whole).await;
+    // One that learns of all three.
+    let client = cluster.client(Identity::Tenant(TENANT.0), TENANT);
     let then = client.begin(TxnOptions::default()).settle_snapshot().await.unwrap();
     client.write(&[(bytes("a"), Some(bytes("two")))]).await.unwrap();
     let read = async |as_of: Timestamp| {

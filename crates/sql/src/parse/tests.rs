@@ -141,7 +141,7 @@ fn as_of_is_taken_out_wherever_it_stands() {
         let position = text.find('\'').and_then(|at| u32::try_from(at + 1).ok());
         assert_eq!(found, Some(("'-10s'".to_string(), position)), "{text}");
         let Ast::Sql(ast) = ast else { panic!("{text}") };
-        assert_eq!(ast.to_string(), "SELECT a FROM t AS x WHERE a = 1 ORDER BY a");
+        assert_eq!(ast.to_string(), "SELECT a FROM t x WHERE a = 1 ORDER BY a");
     }
     assert_eq!(clause("SELECT 1 AS of, system FROM time").0, None);
     assert_eq!(

@@ -78,8 +78,8 @@ pub struct KvError {
     #[prost(string, optional, tag = "6")]
     pub leaseholder: Option<String>,
     /// `SnapshotBehind`: where to.
-    #[prost(message, optional, tag = "7")]
-    pub timestamp: Option<Timestamp>,
+    #[prost(message, optional, boxed, tag = "7")]
+    pub timestamp: Option<Box<Timestamp>>,
 }
 
 impl KvError {
@@ -107,7 +107,7 @@ impl KvError {
     /// What a transaction is told whose snapshot or commit must move to `timestamp` at least.
     pub fn snapshot_behind(timestamp: Timestamp) -> Self {
         let message = "could not serialize access: the transaction must move to a later timestamp";
-        KvError { timestamp: Some(timestamp), ..KvError::new(KvErrorKind::SnapshotBehind, message) }
+        KvError { timestamp: Some(Box::new(timestamp)), ..KvError::new(KvErrorKind::SnapshotBehind, message) }
     }
 
     /// The same error about a key.

@@ -84,7 +84,7 @@ impl Txn {
     /// A read met something above the snapshot that may lie before the transaction's begin, or needs it moved for
     /// another reason: moves it, unless that happened since the read was sent.
     pub(super) async fn catch_up(&self, seen: &Seen, error: KvError) -> KvResult<()> {
-        let Some(to) = error.timestamp else { return Err(behind(error)) };
+        let Some(to) = error.timestamp.as_deref().copied() else { return Err(behind(error)) };
         let _alone = self.moving.lock().await;
         {
             let state = self.state.lock();

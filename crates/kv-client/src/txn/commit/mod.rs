@@ -127,7 +127,7 @@ impl Txn {
             Err(SendError::Lost) => ambiguous(),
         };
         if let (KvErrorKind::SnapshotBehind, Some(to), Some(sent_ns)) =
-            (error.kind(), error.timestamp, sent_ns)
+            (error.kind(), error.timestamp.as_deref().copied(), sent_ns)
         {
             let answered = Answered::now(Asked::Write, sent_ns, self.client.environment());
             self.client.with_leads(|leads| leads.note(range_id, to, answered));

@@ -31,7 +31,7 @@ pub struct Effects {
     pub versions: Vec<NewVersion>,
     /// The first key of the range and the record of a transaction whose intents stay for now; it gets the
     /// command's timestamp.
-    pub record: Option<(Bytes, TxnRecord)>,
+    pub record: Option<Box<(Bytes, TxnRecord)>>,
 }
 
 impl Effects {
@@ -45,7 +45,7 @@ impl Effects {
             let (value, replaced) = (version.value.as_deref(), version.replaced.as_deref());
             mvcc::put_version(batch, &version.key, timestamp, value, replaced)?;
         }
-        if let Some((range_start, record)) = &self.record {
+        if let Some((range_start, record)) = self.record.as_deref() {
             txn_record::put(batch, range_start, &TxnRecord { timestamp, ..record.clone() });
         }
         Ok(())

@@ -794,7 +794,7 @@ impl<'a> Evaluation<'a> {
         let effects = Effects {
             raw: std::mem::take(&mut self.raw),
             versions: Vec::new(),
-            record: Some((self.range_start()?, record)),
+            record: Some(Box::new((self.range_start()?, record))),
         };
         Ok(Outcome::Submit { effects, response, order: Order::From(prepare.timestamp) })
     }
@@ -826,7 +826,7 @@ impl<'a> Evaluation<'a> {
                 None => {
                     let (id, ignored) = (self.txn.id, self.ignored().to_vec());
                     let txn = CommittedTxn { id, timestamp: Timestamp::MIN, ignored };
-                    record = Some((self.range_start()?, TxnRecord::committed(txn)));
+                    record = Some(Box::new((self.range_start()?, TxnRecord::committed(txn))));
                 }
             }
         }

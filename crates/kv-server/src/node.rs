@@ -571,7 +571,7 @@ impl Node {
                 Outcome::Submit { effects, mut response, order } => {
                     let (sender, receiver) = oneshot::channel();
                     let (late, is_late) = oneshot::channel();
-                    let record = effects.record.as_ref().map(|(_, record)| record.clone());
+                    let record = effects.record.as_ref().map(|record| record.1.clone());
                     let keeps_record = record.is_some();
                     let ordered = order.is_some();
                     let node = Arc::clone(&self);

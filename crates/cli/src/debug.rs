@@ -5,7 +5,7 @@ use crate::check_replicas;
 use crate::data_dir::{DataDirArgs, Paths, not_running};
 use crate::error::Outcome;
 use crate::kv_load;
-use crate::output::{Format, OutputArgs, print_json, rows, table};
+use crate::output::{Format, OutputArgs, line, print_json, rows, table};
 use crate::ranges;
 use crate::supervisor::parent;
 use process::metrics::Usage;
@@ -31,6 +31,11 @@ enum Command {
     Processes,
     /// List ranges: whose they are, and where they are
     Ranges(ranges::RangesArgs),
+    /// Split the range that holds a key, so that the key is the first of a new one
+    Split {
+        /// The key, in hexadecimal digits as "dormouse debug ranges" shows keys
+        key: String,
+    },
     /// Compare the replicas of every range; fails if any disagree
     CheckReplicas(check_replicas::CheckArgs),
     /// Put the KV layer under load, without SQL, and show what it costs
@@ -43,8 +48,17 @@ pub(crate) fn run(args: &DebugArgs) -> Outcome {
     match &args.command {
         Command::Processes => list_processes(&args.data_dir, format),
         Command::Ranges(ranges) => ranges::run(&Api::of(&args.data_dir)?, ranges, format),
+        Command::Split { key } => split(&Api::of(&args.data_dir)?, key, format),
         Command::CheckReplicas(check) => check_replicas::run(&Api::of(&args.data_dir)?, check, format),
         Command::KvLoad(load) => kv_load::run(&args.data_dir, load, format),
+    }
+}
+
+fn split(api: &Api, key: &str, format: Format) -> Outcome {
+    api.post_and_wait("/ranges/split", &json!({ "key": key }))?;
+    match format {
+        Format::Json => print_json(&json!({ "split_at": key })),
+        Format::Table => line(&format!("a range begins at {key}")),
     }
 }
 

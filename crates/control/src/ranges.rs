@@ -12,6 +12,8 @@ use tokio::sync::Semaphore;
 
 /// How long the KV layer may take for a page.
 const LIST_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a split may take: what is under way in the range comes to its end first.
+const SPLIT_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a comparison may take: every replica reads all that it holds, in the background.
 const CHECK_PATIENCE: Duration = Duration::from_secs(600);
 /// Comparisons under way at a time.
@@ -65,6 +67,14 @@ impl Ranges {
                 (found, _) => return Ok(found),
             }
         }
+    }
+
+    /// Splits the range that holds a key, so that the key is the first of a new one.
+    ///
+    /// # Errors
+    /// What keeps the leaseholder from it.
+    pub async fn split(&self, key: &[u8]) -> KvResult<()> {
+        in_time(SPLIT_PATIENCE, self.kv.split_range(key)).await
     }
 
     /// Compares the replicas of a range. Waits its turn if many are being compared.

@@ -73,7 +73,12 @@
 //! that says *aborted* is written, so that none can come. A staging record is decided by asking for every key
 //! that it names whether it is prepared at or below `T`; a range where it is not writes that it is aborted, so
 //! that it never will be (section 3.2). Records of aborted transactions stay for ten minutes, and a `Prepare`
-//! whose timestamp lies further back than half of that is refused.
+//! whose timestamp lies further back than half of that is refused. So do those of committed ones that were
+//! recovered: their coordinators may ask yet.
+//!
+//! A coordinator to which a range did not answer does not know whether it is prepared there, and so whether
+//! somebody has recovered the transaction. It asks again; where it then hears an error, it makes sure at the anchor
+//! ([`batch::EndTxn::for_good`]) before it says that the transaction has failed.
 //!
 //! # Ranges
 //!

@@ -127,12 +127,29 @@ fn transfers_survive_the_end_of_one_leaseholder_after_the_other() {
     cluster.stop();
 }
 
+/// Cuts the tenant's keys between its tables and their indexes, whose numbers come first, so that transactions write in
+/// several ranges.
+fn cut_into_ranges(cluster: &Cluster, pieces: u64) {
+    let ranges = || cluster.json(&["debug", "ranges", "--tenant", "app"]).as_array().unwrap().clone();
+    let start = ranges()[0]["start"].as_str().unwrap().to_owned();
+    for piece in 1..pieces {
+        // Numbers of tables are two bytes behind what all rows begin with.
+        let key = format!("{start}8240{piece:02x}");
+        assert_success(&cluster.run(&["debug", "split", &key]));
+    }
+    crate::cluster::wait_until("the directory knows all ranges", || ranges().len() as u64 == pieces);
+}
+
 #[test]
 fn what_transactions_see_has_no_anomaly_while_one_process_after_the_other_ends() {
     let directory = tempfile::tempdir().unwrap();
     let cluster = Cluster::start_with(&directory.path().join("data"), &["--nodes", "3"]);
     crate::cluster::wait_until("three replicas", || is_replicated(&cluster));
     let url = cluster.create("app");
+    let append =
+        |arguments: &[&str]| dormouse().args(["workload", arguments[0], "append", "--url", &url]).output();
+    assert_success(&append(&["init"]).unwrap());
+    cut_into_ranges(&cluster, 12);
     let history = directory.path().join("history").display().to_string();
     let mut run = dormouse();
     run.args(["workload", "run", "append", "--url", &url, "--clients", "6", "--duration", "12s"]);

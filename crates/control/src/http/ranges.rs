@@ -1,4 +1,4 @@
-//! Ranges: list them, and compare their replicas.
+//! Ranges: list them, split them, and compare their replicas.
 
 use super::error::ApiError;
 use super::{Api, Shared, parse};
@@ -6,6 +6,7 @@ use crate::directory::DirectoryError;
 use crate::placement::Placement;
 use crate::ranges::{PAGE, hex, unhex};
 use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
@@ -23,7 +24,10 @@ const SYSTEM: &str = "system";
 const NAMES: usize = 2 * PAGE;
 
 pub(super) fn routes() -> Router<Arc<Api>> {
-    Router::new().route("/ranges", get(list)).route("/ranges/{id}/check", post(check))
+    Router::new()
+        .route("/ranges", get(list))
+        .route("/ranges/{id}/check", post(check))
+        .route("/ranges/split", post(split))
 }
 
 /// A range as the API shows it.
@@ -186,6 +190,20 @@ fn judge_replica(check: ReplicaCheck) -> ReplicaView {
         timestamp: check.timestamp.to_string(),
         problem: (!check.problem.is_empty()).then_some(check.problem),
     }
+}
+
+/// Where to split.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SplitRequest {
+    /// First key of the new range, in hexadecimal digits.
+    key: String,
+}
+
+async fn split(State(api): Shared, body: Bytes) -> Result<StatusCode, ApiError> {
+    let request: SplitRequest = parse(&body)?;
+    api.ranges.split(&start_key(&request.key)?).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn check(State(api): Shared, Path(id): Path<String>, body: Bytes) -> Result<Json<CheckView>, ApiError> {

@@ -368,6 +368,33 @@ async fn writers_wait_for_prepared_transactions_and_go_on_from_what_they_wrote()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_transactions_that_wait_for_each_other_one_gives_way() {
+    let two = Arc::new(Two::start().await);
+    // One holds a lock and waits for what is prepared; the other has prepared that and waits for the lock.
+    let reader = Coordinator::begin(&two.node.client());
+    reader.ask(&two, "x", vec![locking_get("x", LockStrength::Exclusive)]).await.expect("lock");
+    let writer = Coordinator::begin(&two.node.client());
+    let at = soon();
+    writer.prepare(&two, "a", "1", at, &["a", "x"]).await.expect("prepare");
+    let late = Coordinator { read_timestamp: Some(at), ..reader.clone() };
+    let there = Arc::clone(&two);
+    let read = tokio::spawn(async move { late.ask(&there, "a", vec![get("a")]).await.map(drop) });
+    let (there, second) = (Arc::clone(&two), writer.clone());
+    let prepared =
+        tokio::spawn(async move { second.prepare(&there, "x", "1", at, &["a", "x"]).await.map(drop) });
+    tokio::select! {
+        result = read => {
+            assert_eq!(kind(result.expect("task")), KvErrorKind::Deadlock);
+            reader.abort(&two, "x").await;
+        }
+        result = prepared => {
+            assert_eq!(kind(result.expect("task")), KvErrorKind::Deadlock);
+            writer.abort(&two, "a").await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_range_with_a_prepared_transaction_is_not_split() {
     let two = Two::start().await;
     let txn = Coordinator::begin(&two.node.client());

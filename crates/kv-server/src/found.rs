@@ -217,6 +217,20 @@ mod tests {
     }
 
     #[test]
+    fn a_store_of_version_3_is_read_as_it_is() {
+        let (_, engine) = engine();
+        let founded = open_or_found(&engine).expect("found");
+        let cluster = founded.cluster_id.as_bytes();
+        let ident = [&3_u32.to_be_bytes()[..], &1_u64.to_be_bytes(), &founded.store_id, cluster].concat();
+        let mut batch = WriteBatch::new();
+        batch.put(Space::Meta, b"ident", &ident);
+        engine.write(&batch, true).expect("write");
+        assert_eq!(open_or_found(&engine), Ok(founded));
+        let stored = ident::open(&*engine).expect("open").expect("an identity");
+        assert_eq!(stored.format, STORE_FORMAT);
+    }
+
+    #[test]
     fn a_store_of_version_2_is_cut_into_ranges_if_it_is_alone() {
         for (voters, alone) in [(&[1][..], true), (&[1, 2, 3], false)] {
             let (_, engine) = engine();

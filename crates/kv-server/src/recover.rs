@@ -30,6 +30,8 @@ use storage::txn_record::{self, RecordStatus};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Between two looks for cycles, while transactions wait.
+const PAUSE_WHILE_WAITING: Duration = Duration::from_millis(50);
 /// How long a part waits for a coordinator that may come back on another connection.
 const GRACE_MS: Millis = 1_000;
 /// How long it waits for one whose connection stands.
@@ -58,7 +60,7 @@ pub async fn run(node: Weak<Node>) {
 pub async fn break_cycles(node: Weak<Node>) {
     let mut cycles = Cycles::default();
     loop {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(if cycles.waiting.is_empty() { PAUSE } else { PAUSE_WHILE_WAITING }).await;
         let Some(node) = node.upgrade() else { return };
         cycles.look(&node).await;
     }

@@ -58,7 +58,7 @@ fn split(api: &Api, key: &str, format: Format) -> Outcome {
     api.post_and_wait("/ranges/split", &json!({ "key": key }))?;
     match format {
         Format::Json => print_json(&json!({ "split_at": key })),
-        Format::Table => line(&format!("a range begins at {key}")),
+        Format::Table => line(format!("a range begins at {key}")),
     }
 }
 

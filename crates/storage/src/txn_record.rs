@@ -206,6 +206,10 @@ fn decode(key: &[u8], value: &[u8]) -> StorageResult<TxnRecord> {
     match value.split_first() {
         Some((&FORMAT, rest)) if prefix.starts_with(PREFIX) => {
             let stored = Stored::decode(rest).map_err(|_| damaged())?;
+            // Every record has one; no version is ever written at the smallest.
+            if stored.timestamp == Timestamp::MIN {
+                return Err(damaged());
+            }
             Ok(TxnRecord {
                 id: *id,
                 status: RecordStatus::try_from(stored.status).map_err(|_| damaged())?,

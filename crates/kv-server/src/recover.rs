@@ -222,10 +222,11 @@ async fn confirm(node: &Arc<Node>, part: PartKey, key: &Bytes, at: Timestamp) ->
         if let Some(decided) = shard.decision(part) {
             return Ok(outcome(OutcomeStatus::Committed, decided.committed));
         }
-        if let Some(TxnStatus::Prepared(prepared)) = shard.txn(part).map(|entry| entry.status)
-            && prepared <= at
-        {
-            return Ok(outcome(OutcomeStatus::Prepared, prepared));
+        if let Some(TxnStatus::Prepared(prepared)) = shard.txn(part).map(|entry| entry.status) {
+            // Prepared above it, it never will be below. It stays as it is: its coordinator may be about to commit it
+            // there, and whether it does or whoever asks aborts it is for the anchor alone to say.
+            let status = if prepared <= at { OutcomeStatus::Prepared } else { OutcomeStatus::Aborted };
+            return Ok(outcome(status, prepared));
         }
     }
     if !node.pipeline.environment().planted(Bug::NotPrevented) {

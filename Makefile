@@ -11,7 +11,7 @@ DORMOUSE := $(TARGET_DIR)/release/dormouse
 
 # Property tests draw the same cases in every run; set another seed to look further.
 export PROPTEST_RNG_SEED ?= 20
-.PHONY: help deps build demo test test-rust test-drivers lint fmt check bench shows sim
+.PHONY: help deps build demo test test-rust test-drivers test-clients lint fmt check bench shows sim
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
@@ -25,13 +25,16 @@ build: deps ## Builds the one binary
 demo: build ## Builds, starts the whole system and prints how to connect
 	@$(DORMOUSE) demo
 
-test: deps test-rust test-drivers ## Everything a change must pass
+test: deps test-rust test-drivers test-clients ## Everything a change must pass
 
 test-rust: ## Unit and integration tests, with real processes
 	$(CARGO) test $(PROFILE) --bins --lib --tests
 
 test-drivers: ## Real PostgreSQL drivers in four languages, and one hundred tenants
 	@DORMOUSE=$(DORMOUSE) tests/drivers/run
+
+test-clients: ## ORMs with their migrations, psql and pg_dump
+	@DORMOUSE=$(DORMOUSE) tests/clients/run
 
 lint: ## Format, lints, documentation links
 	$(CARGO) fmt --check

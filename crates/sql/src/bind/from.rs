@@ -244,6 +244,11 @@ impl Binder<'_> {
         let found = catalog
             .relation(written.schema.as_deref(), &written.name, self.context.search_path)
             .map_err(|error| self.at(error, written.span))?;
+        if let Some(found) = &found
+            && written.schema.is_none()
+        {
+            self.spell_out_relation(found, &written);
+        }
         found.ok_or_else(|| {
             let error = SqlError::new(
                 SqlState::UNDEFINED_TABLE,

@@ -3,6 +3,7 @@
 use crate::catalog::descriptor::TableDescriptor;
 use crate::plan::Expr;
 use sql_types::{ColumnType, Oid, SqlResult, Type};
+use sqlparser::tokenizer::Span;
 use std::sync::Arc;
 
 /// A relation found by name.
@@ -74,6 +75,13 @@ pub trait CatalogLookup: Sync {
     ) -> Option<ColumnType> {
         None
     }
+
+    /// Told which relation a name without a schema stands for in the text that is bound: for who keeps the text
+    /// and must not have it mean something else later.
+    fn relation_named(&self, _written: Span, _oid: Oid) {}
+
+    /// Told which columns a `*` stands for, as SQL.
+    fn star_expanded(&self, _written: Span, _columns: &dyn Fn() -> String) {}
 
     /// A default or CHECK expression of a table already bound, if the snapshot keeps them.
     fn cached_expr(&self, _table: Oid, _text: &str) -> Option<Expr> {

@@ -47,6 +47,7 @@ mod scope;
 mod select;
 mod set_op;
 mod special;
+mod spell;
 mod subquery;
 mod table_expr;
 mod types;

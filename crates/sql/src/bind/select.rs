@@ -12,6 +12,7 @@ use super::{Binder, Env};
 use crate::plan::{Expr, Plan, PlanColumn, PlanKind, SortKey};
 use sql_types::{ColumnType, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, Distinct, SelectItem, SelectItemQualifiedWildcardKind};
+use sqlparser::tokenizer::Span;
 use std::sync::Arc;
 
 /// An output column.
@@ -172,7 +173,7 @@ impl Binder<'_> {
                 SelectItem::ExprWithAlias { expr, alias } => {
                     items.push(self.bind_item(expr, Arc::from(&*ident_name(alias)), context, options)?);
                 }
-                SelectItem::Wildcard(_) => {
+                SelectItem::Wildcard(options) => {
                     if context.scope.relations.is_empty() {
                         return Err(SqlError::new(
                             SqlState::SYNTAX_ERROR,
@@ -180,10 +181,14 @@ impl Binder<'_> {
                         ));
                     }
                     let columns =
-                        context.scope.columns.iter().filter(|column| column.visible && !column.hidden);
-                    items.extend(columns.map(OutputItem::of_column));
+                        || context.scope.columns.iter().filter(|column| column.visible && !column.hidden);
+                    self.spell_out_columns(options.wildcard_token.0.span, context.scope, &columns);
+                    items.extend(columns().map(OutputItem::of_column));
                 }
-                SelectItem::QualifiedWildcard(kind, _) => self.bind_wildcard(kind, &mut items, context)?,
+                SelectItem::QualifiedWildcard(kind, options) => {
+                    let star = options.wildcard_token.0.span;
+                    self.bind_wildcard(kind, star, &mut items, context)?;
+                }
                 SelectItem::ExprWithAliases { .. } => {
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in the select list"));
                 }
@@ -237,11 +242,13 @@ impl Binder<'_> {
     fn bind_wildcard(
         &self,
         kind: &SelectItemQualifiedWildcardKind,
+        star: Span,
         items: &mut Vec<OutputItem>,
         context: &mut ExprContext<'_>,
     ) -> SqlResult<()> {
         match kind {
             SelectItemQualifiedWildcardKind::ObjectName(name) => {
+                self.spell_out_relation_columns(name, star, context)?;
                 for (column, expr) in self.expand_relation(name, context)? {
                     items.push(OutputItem { expr, column });
                 }

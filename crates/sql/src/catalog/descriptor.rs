@@ -242,8 +242,11 @@ pub struct ViewDescriptor {
     pub owner: Oid,
     /// Its columns.
     pub columns: Vec<(String, ColumnType)>,
-    /// Its query, as written.
+    /// Its query, with the names of relations and `*` spelled out, or as written by an older version.
     pub query: String,
+    /// Whether its columns were given names other than those of the query.
+    #[serde(default)]
+    pub renamed: bool,
     /// The search path it was written under.
     pub search_path: Vec<String>,
     /// Tables and views it reads.

@@ -130,6 +130,7 @@ impl DdlContext<'_> {
                 constraint_name(table, second, "check")
             }
         };
+        let expr = bare(expr)?;
         let view = self.working_view()?;
         let eval = view.eval(self.times);
         bind::bind_check(expr, &Arc::new(table.clone()), &view.bind_context(&eval, &[]))?;
@@ -235,6 +236,16 @@ impl DdlContext<'_> {
             _ => Err(SqlError::internal("a constraint with an index")),
         }
     }
+}
+
+/// An expression without parentheses around the whole of it: those who show it add their own.
+fn bare(mut expr: &str) -> SqlResult<&str> {
+    while matches!(crate::parse::parse_expr(expr)?, sqlparser::ast::Expr::Nested(_)) {
+        let within = expr.trim().strip_prefix('(').and_then(|expr| expr.strip_suffix(')'));
+        let Some(within) = within else { break };
+        expr = within.trim();
+    }
+    Ok(expr)
 }
 
 /// Whether an expression mentions a column.

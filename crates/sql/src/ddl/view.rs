@@ -5,13 +5,47 @@ use super::tokens::Name;
 use crate::bind::{self, BindContext, CatalogLookup, RelationRef};
 use crate::catalog::descriptor::ViewDescriptor;
 use crate::catalog::{DatabaseCatalog, Relation};
+use crate::parse::Source;
+use crate::session::view::SessionView;
 use parking_lot::Mutex;
 use sql_types::{ColumnType, Oid, SqlError, SqlResult, SqlState, Type};
+use sqlparser::tokenizer::Span;
 
-/// A catalog that notes which relations are asked for.
+/// A catalog that notes which relations are asked for, and what the text of a query stands for.
 struct Noting<'a> {
+    view: &'a SessionView,
     catalog: &'a DatabaseCatalog,
     found: Mutex<Vec<Oid>>,
+    /// Parts of the text and what to write in their place.
+    spelled: Mutex<Vec<(Span, String)>>,
+}
+
+impl Noting<'_> {
+    fn spell(&self, written: Span, text: String) {
+        let mut spelled = self.spelled.lock();
+        // A part that is bound twice stands for the same both times.
+        if !spelled.iter().any(|(known, _)| known.start == written.start) {
+            spelled.push((written, text));
+        }
+    }
+
+    /// The text with its parts spelled out; as it is where a part cannot be found in it.
+    fn spelled_out(&self, source: &Source) -> String {
+        let mut spelled = std::mem::take(&mut *self.spelled.lock());
+        spelled.sort_by_key(|(written, _)| written.start);
+        let (mut text, mut rest) = (String::new(), source.text());
+        for (written, full) in spelled {
+            let Some((before, after)) = source.around(written) else { return source.text().to_owned() };
+            // What lies within a part that was replaced went with it.
+            let done = source.text().len() - rest.len();
+            let Some(between) = before.get(done..) else { continue };
+            text.push_str(between);
+            text.push_str(&full);
+            rest = after;
+        }
+        text.push_str(rest);
+        text
+    }
 }
 
 impl CatalogLookup for Noting<'_> {
@@ -43,6 +77,16 @@ impl CatalogLookup for Noting<'_> {
     fn schema_name(&self, oid: Oid) -> Option<String> {
         self.catalog.schema_name(oid)
     }
+
+    fn relation_named(&self, written: Span, oid: Oid) {
+        if let Some((schema, name, _)) = self.view.relation_parts(oid) {
+            self.spell(written, self.view.qualified_text(schema, &name));
+        }
+    }
+
+    fn star_expanded(&self, written: Span, columns: &dyn Fn() -> String) {
+        self.spell(written, columns());
+    }
 }
 
 /// CREATE [OR REPLACE] VIEW
@@ -67,7 +111,7 @@ pub(super) async fn create(
     };
     let view = cx.working_view()?;
     let eval = view.eval(cx.times);
-    let noting = Noting { catalog: &view.catalog, found: Mutex::default() };
+    let noting = Noting { view: &view, catalog: &view.catalog, found: Mutex::default(), spelled: Mutex::default() };
     let context = BindContext { catalog: &noting, ..view.bind_context(&eval, &[]) };
     let statement = crate::parse::parse_one(query)?;
     if statement.parameters > 0 {
@@ -100,7 +144,8 @@ pub(super) async fn create(
         name: name.name.clone(),
         owner: cx.user(),
         columns: described,
-        query: query.to_string(),
+        query: noting.spelled_out(&statement.source),
+        renamed: !columns.is_empty(),
         search_path: view.path.to_vec(),
         depends_on: noting.found.into_inner(),
         comment: None,

@@ -1,6 +1,6 @@
 //! Positions: from the parser's lines and columns to characters.
 
-use sqlparser::tokenizer::{Location, TokenWithSpan};
+use sqlparser::tokenizer::{Location, Span, TokenWithSpan};
 use std::sync::Arc;
 
 /// A query string, to which positions in errors refer.
@@ -28,6 +28,12 @@ impl Source {
     /// The text between two locations.
     pub fn between(&self, start: Location, end: Location) -> Option<&str> {
         self.0.get(self.byte(start)?..self.byte(end)?)
+    }
+
+    /// The text before a part of it, and behind it.
+    pub fn around(&self, part: Span) -> Option<(&str, &str)> {
+        let (start, end) = (self.byte(part.start)?, self.byte(part.end)?);
+        Some((self.0.get(..start)?, self.0.get(end..).filter(|_| start <= end)?))
     }
 
     fn byte(&self, location: Location) -> Option<usize> {

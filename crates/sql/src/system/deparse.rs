@@ -1,7 +1,7 @@
 //! Definitions as SQL text: types, indexes, constraints, defaults, views.
 
 use crate::catalog::descriptor::{
-    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor,
+    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor, ViewDescriptor,
 };
 use crate::ddl::tokens::quote_ident;
 use crate::session::view::SessionView;
@@ -40,6 +40,16 @@ fn key_column(table: &TableDescriptor, (id, descending): (ColumnId, bool)) -> St
     if descending { format!("{name} DESC") } else { name }
 }
 
+/// The query of a view, as `pg_get_viewdef` shows it.
+pub(crate) fn view_definition(view: &ViewDescriptor) -> String {
+    if !view.renamed {
+        return format!(" {};", view.query);
+    }
+    let (name, columns) = (quote_ident(&view.name), view.columns.iter().map(|(column, _)| quote_ident(column)));
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    format!(" SELECT * FROM ({}) AS {name}({columns});", view.query)
+}
+
 impl SessionView {
     /// A relation's name, with its schema where the search path needs it.
     pub(super) fn relation_text(&self, oid: Oid, schema: Oid, name: &str) -> String {
@@ -50,7 +60,7 @@ impl SessionView {
     }
 
     /// A relation's name with its schema.
-    pub(super) fn qualified_text(&self, schema: Oid, name: &str) -> String {
+    pub(crate) fn qualified_text(&self, schema: Oid, name: &str) -> String {
         let schema = self.snapshot().schema_name(self.catalog.database, schema).unwrap_or("public");
         format!("{}.{}", quote_ident(schema), quote_ident(name))
     }

@@ -120,7 +120,7 @@ impl SessionView {
     }
 
     /// OID, schema, name and owner of a relation.
-    fn relation_parts(&self, oid: Oid) -> Option<(Oid, String, Oid)> {
+    pub(crate) fn relation_parts(&self, oid: Oid) -> Option<(Oid, String, Oid)> {
         let snapshot = self.snapshot();
         if let Some(table) = snapshot.table(oid) {
             return Some((table.schema, table.name.clone(), table.owner));
@@ -171,7 +171,7 @@ impl SessionView {
                     Some(Datum::Text(name)) => self.find_relation(&parse_name(name)?).unwrap_or(0),
                     _ => first,
                 };
-                optional(snapshot.views.get(&oid).map(|view| format!(" {};", view.query)))
+                optional(snapshot.views.get(&oid).map(|view| super::deparse::view_definition(view)))
             }
             "pg_get_expr" => args.first().cloned().unwrap_or(Datum::Null),
             "pg_get_userbyid" => Datum::text(snapshot.role_name(first)),

@@ -176,6 +176,47 @@ async fn views_are_expanded_and_depended_on() {
 }
 
 #[tokio::test]
+async fn a_view_means_what_it_meant_when_it_was_created() {
+    let mut db = Database::open().await;
+    db.execute("CREATE SCHEMA s; CREATE TABLE s.a (id int, n text); CREATE TABLE b (id int, \"Big One\" int)").await;
+    db.execute("INSERT INTO s.a VALUES (1, 'one'); INSERT INTO b VALUES (1, 10)").await;
+    db.execute("SET search_path = public, s").await;
+    db.execute("CREATE VIEW v AS SELECT * FROM a JOIN b USING (id)").await;
+    db.execute("CREATE VIEW w (x, y) AS WITH a AS (SELECT 5 id) SELECT a.id, q.* FROM a, (SELECT n FROM s.a) q").await;
+    db.execute("CREATE VIEW u AS SELECT b.*, EXISTS (SELECT * FROM a WHERE a.id = b.id) FROM b").await;
+    let definition = |name| format!("SELECT pg_get_viewdef('{name}'::regclass)");
+    assert_eq!(
+        db.rows(&definition("v")).await,
+        [" SELECT id, a.n, b.\"Big One\" FROM s.a JOIN public.b USING (id);"]
+    );
+    assert_eq!(
+        db.rows(&definition("w")).await,
+        [" SELECT * FROM (WITH a AS (SELECT 5 id) SELECT a.id, q.n FROM a, (SELECT n FROM s.a) q) AS w(x, y);"]
+    );
+    assert_eq!(
+        db.rows(&definition("u")).await,
+        [" SELECT b.id, b.\"Big One\", EXISTS (SELECT a.id, a.n FROM s.a WHERE a.id = b.id) FROM public.b;"]
+    );
+    db.execute("CREATE TABLE public.a (id int, other int)").await;
+    db.execute("ALTER TABLE s.a ADD COLUMN more int DEFAULT 3; ALTER TABLE b ADD COLUMN more int").await;
+    assert_eq!(db.rows("SELECT * FROM v").await, ["1|one|10"]);
+    assert_eq!(db.rows("SELECT * FROM w").await, ["5|one"]);
+    assert_eq!(db.rows("SELECT * FROM u").await, ["1|10|t"]);
+    // What is shown makes the same view again, wherever names are looked up.
+    let shown = db.rows(&definition("u")).await;
+    db.execute(&format!("SET search_path = ''; CREATE VIEW public.again AS {}", shown[0])).await;
+    assert_eq!(db.rows("SELECT * FROM public.again").await, ["1|10|t"]);
+}
+
+#[tokio::test]
+async fn a_check_is_shown_alike_however_often_it_is_written_down_and_read() {
+    let mut db = Database::open().await;
+    db.execute("CREATE TABLE t (a int CHECK (((a > 1))), CONSTRAINT two CHECK ((a < 5) OR (a > 9)))").await;
+    let shown = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'c' ORDER BY conname";
+    assert_eq!(db.rows(shown).await, ["CHECK ((a > 1))", "CHECK (((a < 5) OR (a > 9)))"]);
+}
+
+#[tokio::test]
 async fn create_table_as_and_select_into_keep_rows() {
     let mut db = Database::open().await;
     let made =

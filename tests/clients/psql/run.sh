@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# psql's backslash commands, and pg_dump's output read again by psql: a second dump must be the same.
+set -euo pipefail
+psql="psql -X -q -v ON_ERROR_STOP=1"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+$psql "$DRIVER_URL" -f schema.sql
+
+while read -r command; do
+  if ! errors=$($psql "$DRIVER_URL" -c "$command" 2>&1 >"$work/out") && [[ "$errors" != "Did not find any"* ]]; then
+    echo "psql: $command: $errors" >&2
+    exit 1
+  fi
+done <commands.txt
+$psql "$DRIVER_URL" -c '\d+ orders' | grep -q '"orders_customer_fkey" FOREIGN KEY (customer) REFERENCES shop.customers(id) ON DELETE CASCADE'
+
+# The names of the two databases must not matter, nor must the key that a dump is locked with.
+plain() { sed -E '/^\\(un)?restrict /d; s/^-- Dumped .*//' "$1"; }
+pg_dump "$DRIVER_URL" >"$work/first.sql"
+$psql "$DRIVER_URL" -c 'CREATE DATABASE restored' 2>/dev/null || $psql "$DRIVER_URL" -c 'DROP DATABASE restored' -c 'CREATE DATABASE restored'
+restored=$(python3 - "$DRIVER_URL" <<'PY'
+import sys
+from urllib.parse import urlsplit
+url = urlsplit(sys.argv[1])
+tenant, dot, _ = url.path.lstrip("/").rpartition(".")
+print(url._replace(path=f"/{tenant}{dot}restored").geturl())
+PY
+)
+$psql "$restored" -f "$work/first.sql" >/dev/null
+pg_dump "$restored" >"$work/second.sql"
+diff <(plain "$work/first.sql") <(plain "$work/second.sql")
+[ "$($psql "$restored" -Atc 'SELECT count(*), sum(total) FROM big_orders')" = "20|2600.00" ]
+$psql "$restored" -c "INSERT INTO shop.customers (email) VALUES ('new')"
+echo "psql: $(wc -l <commands.txt) commands, dump and restore"

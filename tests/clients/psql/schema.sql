@@ -1,0 +1,34 @@
+SET client_min_messages = warning;
+DROP VIEW IF EXISTS big_orders;
+DROP TABLE IF EXISTS orders;
+DROP SCHEMA IF EXISTS shop CASCADE;
+DROP SEQUENCE IF EXISTS tickets;
+CREATE SCHEMA shop;
+CREATE TABLE shop.customers (
+  id serial PRIMARY KEY,
+  email text NOT NULL UNIQUE CHECK (length(email) > 1),
+  settings jsonb NOT NULL DEFAULT '{"theme": "dark"}',
+  "Odd Name" varchar(20) DEFAULT 'it''s',
+  created timestamptz NOT NULL DEFAULT now()
+);
+SET search_path = public, shop;
+CREATE TABLE orders (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  customer int CONSTRAINT orders_customer_fkey REFERENCES customers (id) ON DELETE CASCADE,
+  total numeric(10, 2) NOT NULL,
+  lines int[] DEFAULT '{}',
+  note text,
+  CHECK ((total > 0) OR (note IS NOT NULL)),
+  UNIQUE (customer, total)
+);
+CREATE INDEX orders_newest ON orders (customer, id DESC);
+CREATE SEQUENCE tickets START 5 INCREMENT 3 MAXVALUE 1000 CYCLE;
+CREATE VIEW big_orders AS SELECT o.*, email FROM orders o JOIN customers ON customers.id = o.customer WHERE total > 50;
+COMMENT ON TABLE orders IS 'what was ordered';
+COMMENT ON COLUMN orders.note IS 'anything; with ''quotes''';
+GRANT SELECT ON orders TO PUBLIC;
+INSERT INTO customers (email) SELECT 'c' || n || '@example.org' FROM generate_series(1, 30) n;
+INSERT INTO orders (customer, total, lines, note)
+  SELECT n, n * 8 + 6, ARRAY[n, NULL, -n], E'tab\there, back\\slash, ' || n FROM generate_series(1, 25) n;
+\o /dev/null
+SELECT nextval('tickets');

@@ -2,7 +2,7 @@
 
 use kv_api::batch::RequestKind;
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector, exponential_buckets,
+    GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector, exponential_buckets,
 };
 use std::sync::OnceLock;
 
@@ -100,6 +100,8 @@ pub struct Metrics {
     pub peer_bytes_sent: IntCounter,
     /// Bytes read from other KV nodes.
     pub peer_bytes_received: IntCounter,
+    /// How far the wall clocks of other KV nodes are ahead of this one's, in seconds.
+    pub clock_offsets: GaugeVec,
     /// KV nodes that this one has a connection to.
     pub peers_connected: IntGauge,
 }
@@ -202,6 +204,13 @@ impl Metrics {
             peer_bytes_received: register(IntCounter::new(
                 "dormouse_kv_peer_received_bytes_total",
                 "Bytes read from other KV nodes",
+            )?),
+            clock_offsets: register(GaugeVec::new(
+                Opts::new(
+                    "dormouse_kv_clock_offset_seconds",
+                    "How far the wall clock of another KV node is ahead of this one's",
+                ),
+                &["node"],
             )?),
             peers_connected: register(IntGauge::new(
                 "dormouse_kv_peers_connected",

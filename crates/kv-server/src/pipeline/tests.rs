@@ -18,7 +18,8 @@ impl Transport for Nobody {
 fn start(engine: &Arc<MemoryEngine>) -> Pipeline {
     let shared: Arc<dyn Engine> = engine.clone();
     let identity = open_or_found(&shared).expect("found");
-    Pipeline::start(engine.clone(), 1 << 20, Arc::new(Nobody), move |now| {
+    let bounds = Bounds { max_queued_bytes: 1 << 20, max_clock_offset: Duration::from_millis(500) };
+    Pipeline::start(engine.clone(), bounds, Arc::new(Nobody), move |now| {
         Ok(Store::open(shared, StoreConfig::new(identity.node_id, 1, 1), Sound, now).expect("open"))
     })
     .expect("start")

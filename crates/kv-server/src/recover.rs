@@ -407,17 +407,4 @@ fn victims(own: &[(TxnId, TxnId)], all: &[(TxnId, TxnId)]) -> Vec<TxnId> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_of_every_cycle_gives_way() {
-        let wait = |waiter: u8, holder: u8| ([waiter; 16], [holder; 16]);
-        let all = [wait(1, 2), wait(2, 3), wait(3, 1), wait(4, 1), wait(5, 6), wait(6, 5), wait(7, 8)];
-        assert_eq!(victims(&all, &all), [[3; 16], [6; 16]]);
-        assert_eq!(victims(&all[..2], &all), Vec::<TxnId>::new(), "the one that gives way waits elsewhere");
-        assert_eq!(victims(&all[2..3], &all), [[3; 16]]);
-        assert!(victims(&all[3..4], &all[3..4]).is_empty());
-        assert_eq!(victims(&[wait(1, 1)], &[wait(1, 1)]), [[1; 16]], "for itself");
-    }
-}
+mod tests;

@@ -196,6 +196,15 @@ impl ClockCheck {
         false
     }
 
+    /// Whether a jump of this node's clock should not be believed: more of the live nodes contradict what it shows than
+    /// confirm it, or there are others and none of them says anything.
+    pub fn is_disputed(&self, live: &[NodeId], now: Moment) -> bool {
+        let offsets = live.iter().filter_map(|node| self.offset(*node, now));
+        let (apart, near): (Vec<Offset>, Vec<Offset>) =
+            offsets.partition(|offset| offset.exceeds(self.max_ns));
+        !self.measured.is_empty() && (near.is_empty() || apart.len() > near.len())
+    }
+
     /// Compares this node's clock with those of the others that are live.
     pub fn check(&mut self, live: &[NodeId], now: Moment) -> Option<TooFar> {
         let offsets: Vec<Offset> = live.iter().filter_map(|node| self.offset(*node, now)).collect();
@@ -260,10 +269,7 @@ mod tests {
         assert_eq!(verdict(2, &[exact(9000)]), None, "one of three was not measured");
         assert_eq!(verdict(3, &[exact(900), exact(901), exact(0)]), None, "two of four are no majority");
         assert_eq!(verdict(3, &[exact(900), exact(901), exact(902)]).map(|found| found.1), Some(3));
-        assert_eq!(
-            verdict(4, &[exact(900), exact(901), exact(902), exact(0)]).map(|found| found.1),
-            Some(3)
-        );
+        assert_eq!(verdict(4, &[exact(900), exact(901), exact(902), exact(0)]).map(|found| found.1), Some(3));
     }
 
     #[test]
@@ -321,7 +327,10 @@ mod tests {
         check.measure(2, 1300, at(1500, 7000).wall_ns, at(1600, 0));
         assert!(check.offset(2, at(1600, 0)).expect("measured").least > 6000 * MS);
         check.measure(2, 1700, u64::MAX, at(1600, 0));
-        assert!(check.offset(2, at(1600, 0)).expect("measured").most < 8000 * MS, "an answer from the future");
+        assert!(
+            check.offset(2, at(1600, 0)).expect("measured").most < 8000 * MS,
+            "an answer from the future"
+        );
         check.measure(2, 1600, u64::MAX, at(1601, 0));
         check.measure(3, 1600, 0, at(1601, 0));
         assert!(check.check(&[2, 3], at(1601, 0)).is_none(), "clocks that show nonsense agree with nobody");
@@ -348,6 +357,18 @@ mod tests {
         measured(&mut check, at(1000, -700));
         assert!(check.check(&[2, 3], at(1000, -700)).is_some());
         assert!(check.check(&[2], at(1000, -700)).is_none(), "the other two do not hear each other");
+    }
+
+    #[test]
+    fn a_jump_is_disputed_unless_somebody_confirms_it() {
+        let mut check = ClockCheck::new(MAX);
+        assert!(!check.is_disputed(&[], at(1000, 60_000)), "there is nobody else");
+        measured(&mut check, at(1000, 0));
+        assert!(check.is_disputed(&[2], at(1000, 60_000)));
+        assert!(check.is_disputed(&[], at(1000, 60_000)), "nobody is heard");
+        check.measure(3, 999, at(1000, 60_000).wall_ns, at(1000, 60_000));
+        assert!(!check.is_disputed(&[2, 3], at(1000, 60_000)));
+        assert!(!check.is_disputed(&[3], at(1000, 60_000)));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use kv_api::batch::RequestKind;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector, exponential_buckets,
+    GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector,
+    exponential_buckets,
 };
 use std::sync::OnceLock;
 

@@ -149,13 +149,8 @@ impl Node {
         environment: Environment,
     ) -> StorageResult<(Arc<Self>, Stepped)> {
         let open = opener(&engine, identity.node_id, &environment);
-        let (pipeline, stepped) = Pipeline::start_stepped(
-            Arc::clone(&engine),
-            bounds_of(&limits),
-            transport,
-            environment,
-            open,
-        )?;
+        let (pipeline, stepped) =
+            Pipeline::start_stepped(Arc::clone(&engine), bounds_of(&limits), transport, environment, open)?;
         Ok((Self::with_pipeline(engine, limits, identity, pipeline), stepped))
     }
 

@@ -316,8 +316,7 @@ impl Pipeline {
         store: impl FnOnce(Millis) -> Result<Store<Sound>, StorageError>,
     ) -> Result<Self, StorageError> {
         let environment = Environment::of_machine();
-        let (pipeline, driver) =
-            Self::prepare(engine, bounds, transport, environment, None, store)?;
+        let (pipeline, driver) = Self::prepare(engine, bounds, transport, environment, None, store)?;
         let thread = std::thread::Builder::new()
             .name("kv-raft".to_owned())
             .spawn(move || {
@@ -341,8 +340,7 @@ impl Pipeline {
         store: impl FnOnce(Millis) -> Result<Store<Sound>, StorageError>,
     ) -> Result<(Self, Stepped), StorageError> {
         let stepped = Some(Notify::new());
-        let (pipeline, driver) =
-            Self::prepare(engine, bounds, transport, environment, stepped, store)?;
+        let (pipeline, driver) = Self::prepare(engine, bounds, transport, environment, stepped, store)?;
         Ok((pipeline, Stepped::new(driver)))
     }
 
@@ -377,7 +375,8 @@ impl Pipeline {
         let hook = Arc::new(Mutex::new(None));
         let store = store(shared.millis())?;
         let clocks = ClockCheck::new(bounds.max_clock_offset);
-        let mut driver = Driver::new(Arc::clone(&shared), Arc::clone(&hook), engine, store, transport, clocks);
+        let mut driver =
+            Driver::new(Arc::clone(&shared), Arc::clone(&hook), engine, store, transport, clocks);
         driver.begin()?;
         Ok((Pipeline { shared, hook, thread: Mutex::new(None) }, driver))
     }

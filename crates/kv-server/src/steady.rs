@@ -2,9 +2,10 @@
 //!
 //! The clocks of ranges never go back, so one that has once been pushed an hour ahead stays there for an hour, and
 //! transactions over that range and others are refused for as long. So a wall clock that jumps is not followed at
-//! once: time goes on with the monotonic clock until it is known what to make of the jump. If the other nodes
-//! contradict it, the node stops itself meanwhile ([`crate::clock_check`]). If nobody does, the jump is taken for
-//! somebody setting the clock and followed after [`FOLLOWED_AFTER_MS`].
+//! once: time goes on with the monotonic clock until it is known what to make of the jump. If most other nodes
+//! contradict it, the node stops itself meanwhile ([`crate::clock_check`]). Otherwise it is followed after
+//! [`FOLLOWED_AFTER_MS`] if it is not disputed ([`crate::clock_check::ClockCheck::is_disputed`]): somebody has set the
+//! clock. While it is disputed it is not followed at all, for hours if need be.
 
 use crate::clock_check::Moment;
 use replication::Millis;
@@ -19,13 +20,19 @@ pub struct SteadyClock {
     tolerated_ns: u64,
     last: Option<Moment>,
     jumped_at: Option<Millis>,
+    disputed: bool,
 }
 
 impl SteadyClock {
     /// A clock that was not read yet; the first reading is taken as it is.
     pub fn new(tolerated: Duration) -> Self {
         let tolerated_ns = u64::try_from(tolerated.as_nanos()).unwrap_or(u64::MAX);
-        SteadyClock { tolerated_ns, last: None, jumped_at: None }
+        SteadyClock { tolerated_ns, last: None, jumped_at: None, disputed: false }
+    }
+
+    /// Says whether jumps are not to be followed.
+    pub fn set_disputed(&mut self, disputed: bool) {
+        self.disputed = disputed;
     }
 
     /// The time, in nanoseconds since the Unix epoch. To be read at least every second.
@@ -55,10 +62,10 @@ impl SteadyClock {
             now.millis
         });
         self.jumped_at = Some(since);
-        if now.millis.saturating_sub(since) < FOLLOWED_AFTER_MS {
+        if self.disputed || now.millis.saturating_sub(since) < FOLLOWED_AFTER_MS {
             return expected;
         }
-        tracing::warn!("no other node contradicts the wall clock: it is followed {side} by {by_ms} ms");
+        tracing::warn!("the wall clock is not disputed by other nodes: it is followed {side} by {by_ms} ms");
         self.jumped_at = None;
         now.wall_ns
     }
@@ -94,6 +101,17 @@ mod tests {
             assert_eq!(read(&mut clock, 100 + FOLLOWED_AFTER_MS, jumped(1100 + 5000)), jumped(6100));
             assert_eq!(read(&mut clock, 200 + FOLLOWED_AFTER_MS, jumped(6200)), jumped(6200));
         }
+    }
+
+    #[test]
+    fn a_disputed_jump_is_not_followed() {
+        let mut clock = SteadyClock::new(Duration::from_millis(500));
+        clock.set_disputed(true);
+        assert_eq!(read(&mut clock, 0, 1000), 1000);
+        assert_eq!(read(&mut clock, 100, 90_000), 1100);
+        assert_eq!(read(&mut clock, 100_000, 190_000), 101_000);
+        clock.set_disputed(false);
+        assert_eq!(read(&mut clock, 100_100, 190_100), 190_100);
     }
 
     #[test]

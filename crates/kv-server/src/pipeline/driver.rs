@@ -397,11 +397,16 @@ impl Driver {
 
     /// Compares the wall clock with those of the others that are live.
     fn check_clocks(&mut self, now: Millis) {
-        // Read at least at every tick, so that it notices jumps.
-        self.shared.wall_ns(&mut self.shared.state.lock());
         let live = self.store.liveness().silences(now).filter(|(_, silent)| *silent <= SUPPORT_MS);
         let live: Vec<NodeId> = live.map(|(node, _)| node).collect();
-        if let Some(too_far) = self.clocks.check(&live, self.shared.moment()) {
+        let moment = self.shared.moment();
+        {
+            let mut state = self.shared.state.lock();
+            state.steady.set_disputed(self.clocks.is_disputed(&live, moment));
+            // Read at least at every tick, so that it notices jumps.
+            self.shared.wall_ns(&mut state);
+        }
+        if let Some(too_far) = self.clocks.check(&live, moment) {
             let _ = self.shared.too_far.set(too_far);
         }
     }

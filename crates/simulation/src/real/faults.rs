@@ -147,10 +147,26 @@ async fn happen(world: &Arc<World>, kind: Menu) {
                 .draw(|rng| (rng.random_range(-most..=most), rng.random_range(-MAX_RATE_PPM..=MAX_RATE_PPM)));
             world.note(|| format!("node {id}: wall clock {offset} us off, rate {rate} ppm"));
             world.count("clocks set");
+            let wrong = world.has_wrong_clock(id);
             world.with_clock(id, |clock, now| {
-                clock.set_wall_offset(offset);
+                if !wrong {
+                    clock.set_wall_offset(offset);
+                }
                 clock.set_rate(now, rate);
             });
+        }
+        Menu::WrongClocks => {
+            let id = some_node(world);
+            let offset = world.draw(|rng| {
+                let far = rng.random_range(2 * SECOND..3600 * SECOND).cast_signed();
+                if rng.random_bool(0.5) { far } else { -far }
+            });
+            // One at a time: with two wrong clocks of three nobody knows which is right.
+            if world.begin_wrong_clock(id) {
+                world.note(|| format!("node {id}: wall clock set {offset} us off"));
+                world.count("clocks set wrong");
+                world.with_clock(id, |clock, _| clock.set_wall_offset(offset));
+            }
         }
         Menu::Transfers => transfer(world).await,
         Menu::Splits => split(world),

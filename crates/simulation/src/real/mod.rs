@@ -12,7 +12,7 @@
 //! A seed draws a [`plan::Plan`]. A cluster is founded, other nodes join it, and tenants are created. Clients
 //! run random transactions over several ranges ([`workload`]) while things go wrong ([`faults`]): nodes and clients crash, the
 //! network is cut, late, lossy and repeats itself, disks are slow or fail in the middle of a turn, clocks err,
-//! leases move, ranges are split. Then all is well again ([`finish`]).
+//! leases move, ranges are split, a clock is set to another hour. Then all is well again ([`finish`]).
 //!
 //! # What is checked
 //!
@@ -23,6 +23,7 @@
 //! | nothing is left behind: locks, latches, open transactions, intents | [`kv_server::Node::is_idle`] |
 //! | replicas are the same | the cluster's own comparison |
 //! | nothing panics, nodes start and run | always |
+//! | a node whose wall clock is hours off stops itself, and no other does | before all is well |
 //!
 //! # How it is deterministic
 //!

@@ -26,6 +26,8 @@ pub enum Menu {
     SlowDisks,
     /// Wall clocks are set, and clocks change their rates.
     Clocks,
+    /// A wall clock is set to a wrong time: its node must stop.
+    WrongClocks,
     /// Leases are handed over.
     Transfers,
     /// Ranges are split.
@@ -38,7 +40,7 @@ pub enum Menu {
 
 impl Menu {
     /// All of them.
-    pub const ALL: [Menu; 12] = [
+    pub const ALL: [Menu; 13] = [
         Menu::Crashes,
         Menu::TornTurns,
         Menu::Outages,
@@ -47,6 +49,7 @@ impl Menu {
         Menu::Storms,
         Menu::SlowDisks,
         Menu::Clocks,
+        Menu::WrongClocks,
         Menu::Transfers,
         Menu::Splits,
         Menu::BrokenConnections,

@@ -146,6 +146,7 @@ mod config;
 mod connection;
 mod connections;
 pub mod environment;
+pub mod faults;
 mod join;
 mod lead;
 mod located;
@@ -163,7 +164,7 @@ pub use client::KvClient;
 pub use config::Config;
 pub use environment::Environment;
 pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
-pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
+pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Priority, Span, TenantId, Timestamp};
 pub use txn::{
     CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnOptions,
 };

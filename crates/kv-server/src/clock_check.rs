@@ -151,7 +151,7 @@ pub struct ClockCheck {
     measured: BTreeMap<NodeId, Measured>,
     /// Nodes whose clocks were found to be nearly too far away.
     warned: BTreeSet<NodeId>,
-    /// Whether this clock was ever found to be right by as many as could find it wrong.
+    /// Whether this clock was ever found to be right by a majority, this node counted.
     confirmed: bool,
     wrong_since: Option<Millis>,
 }
@@ -211,7 +211,7 @@ impl ClockCheck {
         let Some(too_far) = judge(self.max_ns, live.len(), &offsets) else {
             self.wrong_since = None;
             let near = offsets.iter().filter(|offset| !offset.exceeds(self.max_ns)).count();
-            self.confirmed |= near >= majority(live.len());
+            self.confirmed |= near + 1 >= majority(live.len());
             return None;
         };
         let since = *self.wrong_since.get_or_insert(now.millis);
@@ -220,9 +220,9 @@ impl ClockCheck {
     }
 }
 
-/// How many are more than half of this node and so many others.
+/// How many are more than half of so many others and this node.
 fn majority(others: usize) -> usize {
-    others.div_ceil(2).saturating_add(usize::from(others.is_multiple_of(2)))
+    others.div_ceil(2).saturating_add(1)
 }
 
 /// Whether a majority of this node and `others` have clocks that agree with each other and are too far from this

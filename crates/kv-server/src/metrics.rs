@@ -83,6 +83,8 @@ pub struct Metrics {
     pub recovered: IntCounter,
     /// Requests refused because waiting would close a cycle.
     pub deadlocks: IntCounter,
+    /// Locks that transactions of high priority took from those of low priority.
+    pub locks_taken: IntCounter,
     /// Batches answered by replicas without the lease.
     pub follower_reads: IntCounter,
     /// Comparisons that found replicas to differ.
@@ -169,6 +171,10 @@ impl Metrics {
             deadlocks: register(IntCounter::new(
                 "dormouse_kv_deadlocks_total",
                 "Requests refused as a deadlock",
+            )?),
+            locks_taken: register(IntCounter::new(
+                "dormouse_kv_locks_taken_total",
+                "Locks that transactions of high priority took from those of low priority",
             )?),
             follower_reads: register(IntCounter::new(
                 "dormouse_kv_follower_reads_total",

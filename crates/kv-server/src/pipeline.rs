@@ -26,6 +26,7 @@
 //! [`Pipeline::ready`] wakes it.
 
 mod driver;
+mod landings;
 mod recovery;
 mod standing;
 mod stepped;
@@ -43,6 +44,7 @@ use driver::Driver;
 use hashbrown::HashMap;
 use kv_api::timestamp::{HybridClock, MAX_CLOCK_OFFSET_NS};
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
+use landings::{Landing, Landings};
 use parking_lot::{Condvar, Mutex};
 use replication::{Envelope, MemberChange, Millis, NodeId, RangeDescriptor, RangeId, Sound, Store};
 use standing::{Decided, Watched};
@@ -116,7 +118,7 @@ struct RangeState {
     /// Timestamps of ordered commands that are not applied yet.
     in_flight: BTreeSet<Timestamp>,
     /// Told whenever one of them no longer is in flight.
-    landed: watch::Sender<()>,
+    landed: Landings,
     wants_ceiling: bool,
     /// A timestamp that the ceiling is to be above.
     wanted: Timestamp,
@@ -142,7 +144,7 @@ impl RangeState {
             held: None,
             splits: 0,
             in_flight: BTreeSet::new(),
-            landed: watch::Sender::new(()),
+            landed: Landings::default(),
             wants_ceiling: false,
             wanted: Timestamp::MIN,
             used: true,
@@ -586,7 +588,7 @@ impl Pipeline {
                 if below && found.in_flight.first().is_none_or(|oldest| *oldest > timestamp) {
                     return Ok(());
                 }
-                found.landed.subscribe()
+                found.landed.next()
             };
             wait_for_change(closed).await?;
         }
@@ -612,7 +614,7 @@ impl Pipeline {
                     return Ok(());
                 }
                 let Some(found) = state.ranges.get_mut(&range) else { return Err(not_leaseholder()) };
-                found.landed.subscribe()
+                found.landed.next()
             };
             wait_for_change(landed).await?;
         }
@@ -850,9 +852,9 @@ impl Drop for Pipeline {
     }
 }
 
-async fn wait_for_change(mut landed: watch::Receiver<()>) -> Result<(), KvError> {
+async fn wait_for_change(landing: Landing) -> Result<(), KvError> {
     // The range went to sleep or away.
-    landed.changed().await.map_err(|_| not_leaseholder())
+    if landing.wait().await { Ok(()) } else { Err(not_leaseholder()) }
 }
 
 fn shutting_down() -> KvError {

@@ -528,7 +528,7 @@ impl Driver {
                 found.load.written += u64::try_from(bytes).unwrap_or(u64::MAX);
             }
             if found.in_flight.remove(&timestamp) {
-                found.landed.send_replace(());
+                found.landed.notify();
             }
         }
         (command.done)(result.map(|_| timestamp));
@@ -920,7 +920,7 @@ impl Driver {
                         && ceiling > found.clock.latest() =>
                 {
                     if found.held.is_none_or(|held| held.ceiling != ceiling) {
-                        found.landed.send_replace(());
+                        found.landed.notify();
                     }
                     found.held = Some(Held { sequence, ceiling, until });
                     found.stand(Standing::Leaseholder(sequence));
@@ -943,7 +943,7 @@ impl Driver {
             let mut state = self.shared.state.lock();
             if let Some(found) = state.ranges.get_mut(&range) {
                 found.held = None;
-                found.landed.send_replace(());
+                found.landed.notify();
                 found.wanted = Timestamp::MIN;
                 found.wants_ceiling = false;
                 found.damaged = None;

@@ -3,6 +3,7 @@
 //! A crash leaves the old process in a world of its own: its driver is dropped, its disk is another from then
 //! on ([`MemoryEngine::after_crash`]), and nothing that it still says reaches anybody.
 
+use super::Planted;
 use super::stream::Breaker;
 use super::world::World;
 use crate::clock::{MILLI, Micros, SECOND};
@@ -115,7 +116,7 @@ impl Surroundings for NodeWorld {
     }
 
     fn planted(&self, bug: Bug) -> bool {
-        self.world.options.bug == Some(bug)
+        self.world.options.bug == Some(Planted::Node(bug))
     }
 
     fn random(&self) -> [u8; 16] {

@@ -76,6 +76,8 @@ pub struct Plan {
     pub think: Micros,
     /// How many of a thousand transactions are READ COMMITTED.
     pub read_committed_per_mille: u32,
+    /// How many of a thousand transactions have a low or high priority.
+    pub priorities_per_mille: u32,
     /// How long things go wrong.
     pub trouble: Micros,
     /// How far wall clocks may be off.
@@ -117,6 +119,7 @@ impl Plan {
             steps: rng.random_range(2..=7),
             think: *[5 * MILLI, 50 * MILLI, 300 * MILLI].choose(rng).unwrap_or(&MILLI),
             read_committed_per_mille: *[0, 0, 150].choose(rng).unwrap_or(&0),
+            priorities_per_mille: *[0, 500].choose(rng).unwrap_or(&0),
             trouble: rng.random_range(8 * SECOND..20 * SECOND),
             wall_error: *[0, 20_000, 200_000].choose(rng).unwrap_or(&0),
             weather: Weather {

@@ -10,7 +10,7 @@ use crate::clock::{MILLI, Micros, SECOND};
 use bytes::Bytes;
 use histories::{Op, Outcome, Txn as Recorded};
 use kv_client::{
-    Isolation, KvClient, KvError, KvErrorKind, KvResult, LockStrength, ReadOptions, ScanOptions,
+    Isolation, KvClient, KvError, KvErrorKind, KvResult, LockStrength, Priority, ReadOptions, ScanOptions,
 };
 use kv_client::{Span, TenantId, Txn, TxnOptions};
 use kv_server::authorize::Caller;
@@ -221,11 +221,12 @@ async fn run_txn(
     world: &World,
     client: &KvClient,
     objects: Objects,
-    isolation: Isolation,
+    (isolation, priority): (Isolation, Priority),
     steps: &[Step],
     progress: &Mutex<Progress>,
 ) -> KvResult<()> {
-    let txn = client.begin(TxnOptions { isolation, lock_timeout_ms: 5000, ..TxnOptions::default() });
+    let options = TxnOptions { isolation, priority, lock_timeout_ms: 5000, ..TxnOptions::default() };
+    let txn = client.begin(options);
     let runner = Runner { world, txn: &txn, objects, progress };
     for step in steps {
         runner.step(step).await?;
@@ -270,6 +271,11 @@ async fn run_one(
     let plan = &world.plan;
     let read_committed = rng.random_range(0..1000) < plan.read_committed_per_mille;
     let isolation = if read_committed { Isolation::ReadCommitted } else { Isolation::Serializable };
+    let priority = match rng.random_range(0..2000) {
+        low if low < plan.priorities_per_mille => Priority::Low,
+        high if high >= 2000 - plan.priorities_per_mille => Priority::High,
+        _ => Priority::Normal,
+    };
     // Under READ COMMITTED it is locks that keep appends from being lost.
     let steps = script(rng, objects.keys, plan.steps, read_committed, 0);
     let crashes = plan.menu.contains(&Menu::ClientCrashes) && rng.random_bool(0.03);
@@ -278,7 +284,7 @@ async fn run_one(
     let progress = Mutex::new(Progress::default());
     let invoked = world.now() * 1000;
     let mut crashed = false;
-    let running = run_txn(world, client, objects, isolation, &steps, &progress);
+    let running = run_txn(world, client, objects, (isolation, priority), &steps, &progress);
     let running = tokio::time::timeout(PATIENCE, running);
     let ended = if crashes || breaks {
         let mut running = std::pin::pin!(running);
@@ -358,7 +364,8 @@ pub async fn read_everything(
     loop {
         let invoked = world.now() * 1000;
         let progress = Mutex::new(Progress::default());
-        let running = run_txn(world, &client, objects, Isolation::Serializable, &steps, &progress);
+        let usual = (Isolation::Serializable, Priority::Normal);
+        let running = run_txn(world, &client, objects, usual, &steps, &progress);
         let ended = tokio::time::timeout(PATIENCE, running).await;
         let Progress { ops, commits, .. } = progress.into_inner();
         let outcome = match &ended {

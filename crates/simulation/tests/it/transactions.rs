@@ -54,7 +54,7 @@ fn planted_bugs_are_found() {
         Bug::PushConcealed,
     ];
     for bug in bugs {
-        let options = Options { bug: Some(bug), ..Options::default() };
+        let options = Options { bug: Some(bug.into()), ..Options::default() };
         let found = (1..=200).find(|seed| run(*seed, options).violation.is_some());
         assert!(found.is_some(), "{bug:?} is not found");
     }

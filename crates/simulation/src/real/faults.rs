@@ -8,6 +8,7 @@ use super::workload::borders;
 use super::world::{FIRST_CLIENT, World};
 use crate::clock::{MAX_RATE_PPM, MILLI, Micros, SECOND};
 use crate::network::{Link, Weather};
+use kv_api::TenantId;
 use kv_server::authorize::Caller;
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -169,17 +170,20 @@ async fn happen(world: &Arc<World>, kind: Menu) {
             }
         }
         Menu::Transfers => transfer(world).await,
-        Menu::Splits => split(world),
+        Menu::Splits => {
+            let tenants = tenants(world);
+            if let Some(tenant) = world.draw(|rng| tenants.choose(rng).copied()) {
+                split(world, tenant);
+            }
+        }
         // Clients do these to themselves.
-        Menu::BrokenConnections | Menu::ClientCrashes => {}
+        Menu::BrokenConnections | Menu::ClientCrashes | Menu::CoordinatorCrashes => {}
     }
 }
 
-/// Splits a tenant's range somewhere, if it is not split there already.
-fn split(world: &Arc<World>) {
-    let tenants = tenants(world);
-    let tenant = world.draw(|rng| tenants.choose(rng).copied());
-    let borders = tenant.map_or_else(Vec::new, |tenant| borders(world, tenant));
+/// Splits a range of a tenant somewhere, if it is not split there already.
+pub fn split(world: &Arc<World>, tenant: TenantId) {
+    let borders = borders(world, tenant);
     let Some(border) = world.draw(|rng| borders.choose(rng).cloned()) else { return };
     let world = Arc::clone(world);
     tokio::spawn(async move {

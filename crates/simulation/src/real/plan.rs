@@ -36,11 +36,13 @@ pub enum Menu {
     BrokenConnections,
     /// Clients crash in the middle of a transaction.
     ClientCrashes,
+    /// They do so while they commit, or right after it.
+    CoordinatorCrashes,
 }
 
 impl Menu {
     /// All of them.
-    pub const ALL: [Menu; 13] = [
+    pub const ALL: [Menu; 14] = [
         Menu::Crashes,
         Menu::TornTurns,
         Menu::Outages,
@@ -54,6 +56,7 @@ impl Menu {
         Menu::Splits,
         Menu::BrokenConnections,
         Menu::ClientCrashes,
+        Menu::CoordinatorCrashes,
     ];
 }
 

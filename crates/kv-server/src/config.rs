@@ -22,11 +22,11 @@ pub struct Limits {
     /// Where scans end when the client sets no bound, and the largest bound accepted, in bytes.
     pub max_scan_bytes: u64,
     /// Most locks a transaction keeps in memory. Beyond it, it takes no more and relies on the
-    /// validation at its commit.
+    /// validation at its commit; one of which nothing is validated fails there.
     pub max_locks_per_txn: usize,
     /// The same for all transactions of a shard together.
     pub max_locks_per_shard: usize,
-    /// Most transactions of a tenant with intents at once.
+    /// Most transactions with intents in a range of a tenant at once.
     pub max_intent_txns_per_tenant: usize,
     /// How far the wall clocks of nodes may be apart: a node that is further from most others stops itself
     /// ([`crate::clock_check`]).

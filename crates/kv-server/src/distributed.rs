@@ -198,7 +198,8 @@ impl Node {
         let lost = entry.is_some_and(|entry| entry.lost_locks);
         if rests_on_locks && lost && !self.pipeline.environment().planted(Bug::LostLocksIgnored) {
             return Err(aborted(
-                "locks of the transaction are gone: its range was split, or a transaction of high priority took them",
+                "the transaction does not have its locks: its range was split, one of high priority took them, or there \
+                 were too many",
             ));
         }
         Ok(())

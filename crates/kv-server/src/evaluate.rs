@@ -375,6 +375,8 @@ impl<'a> Evaluation<'a> {
             let full = shard.locks.held_count(self.txn) >= limits.max_locks_per_txn
                 || shard.locks.len() >= limits.max_locks_per_shard;
             if full && shard.locks.is_free(self.txn, key, strength) {
+                // One of which nothing is validated must not rest on it.
+                shard.txn_mut(self.part, self.asker.connection).lost_locks = true;
                 return Ok(Locked::Yes);
             }
             let entry = shard.txn_mut(self.part, self.asker.connection);

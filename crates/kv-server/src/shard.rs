@@ -71,7 +71,8 @@ pub struct TxnEntry {
     pub intents: IntentSet,
     /// What its record says, once it is prepared.
     pub record: Option<TxnRecord>,
-    /// Whether locks of it are gone: the range was split, or one of high priority has taken them.
+    /// Whether it does not have all locks that it asked for: the range was split, one of high priority has taken them,
+    /// or there was no room for them.
     pub lost_locks: bool,
     /// Since when it is prepared.
     pub since: Millis,

@@ -657,6 +657,14 @@ async fn bounds_on_locks_cost_waiting_not_correctness_and_transactions_are_bound
     two.lock("c", LockStrength::Exclusive).await.expect("the third lock was not kept");
     two.commit(vec![put("c", "two", 1)]).await.expect("commit");
     assert_eq!(kind(one.commit(vec![put("c", "one", 1)]).await), KvErrorKind::Retry, "found at the commit");
+    // One that rests on its locks alone is told that it does not have them all.
+    let mut resting = client.begin();
+    for name in ["a", "b", "c"] {
+        lock_and_rest(&mut resting, name).await;
+    }
+    resting.spans.clear();
+    assert_eq!(kind(resting.commit(vec![put("c", "one", 1)]).await), KvErrorKind::Aborted);
+    resting.abort().await.expect("abort");
     let (mut three, mut four, mut five) = (client.begin(), client.begin(), client.begin());
     three.lock("x", LockStrength::Shared).await.expect("second open transaction");
     four.send(vec![put("y", "1", 1)]).await.expect("third");
@@ -666,4 +674,20 @@ async fn bounds_on_locks_cost_waiting_not_correctness_and_transactions_are_bound
     three.abort().await.expect("abort");
     let mut six = client.begin();
     six.lock("z", LockStrength::Shared).await.expect("room again");
+}
+
+#[tokio::test]
+async fn so_many_transactions_may_have_intents_at_once() {
+    let limits = Limits { max_intent_txns_per_tenant: 1, ..Limits::default() };
+    let test = TestNode::with(Arc::new(MemoryEngine::new()), limits);
+    let client = test.client();
+    let (mut one, mut two) = (client.begin(), client.begin());
+    one.send(vec![put("a", "1", 1)]).await.expect("flush");
+    one.send(vec![put("b", "1", 2)]).await.expect("it has some already");
+    assert_eq!(kind(two.send(vec![put("c", "1", 1)]).await), KvErrorKind::Overloaded);
+    one.commit(vec![]).await.expect("commit");
+    test.settled().await;
+    two.send(vec![put("c", "1", 1)]).await.expect("room again");
+    two.abort().await.expect("abort");
+    test.settled().await;
 }

@@ -29,6 +29,7 @@
 //!   has replicas.
 //! * [`split_size`], [`split_load`]: when and where ranges are cut in two.
 //! * [`check`]: comparing replicas.
+//! * [`clock_check`], [`steady`]: whether the wall clock is right, and what is done with one that jumps.
 //! * [`environment`], [`faults`]: time and chance, and bugs, as a simulation gives them.
 //!
 //! # Why it is serializable
@@ -70,7 +71,8 @@
 //! # What is missing
 //!
 //! Ranges are not merged. A range in which transactions have intents is split only when they have ended. Locks go
-//! with keys that are split off. There are no priorities, and no spans that close timestamps in the future. What a tenant
+//! with keys that are split off. Priorities ([`kv_api::Priority`]) count for
+//! locks and deadlocks alone. There are no spans that close timestamps in the future. What a tenant
 //! deletes leaves small ranges behind. Load is counted in batches, not in the time of the processor.
 
 pub mod admin;

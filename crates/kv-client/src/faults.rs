@@ -6,7 +6,8 @@
 /// Something left out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bug {
-    /// A SERIALIZABLE transaction gets a snapshot of its own for each statement, as under READ COMMITTED.
+    /// A SERIALIZABLE transaction gets a snapshot of its own for each statement, and nothing that it reads is checked, as
+    /// under READ COMMITTED.
     SnapshotPerStatement,
     /// What was written since a savepoint stays in the buffer when the transaction returns to it.
     UndoneKept,

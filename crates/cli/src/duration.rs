@@ -26,6 +26,17 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// About a hundred years: beyond it, sums with the present time could overflow.
 const MOST_MS: u64 = 36_500 * 86_400_000;
 
+/// Reads how far clocks may be apart.
+///
+/// # Errors
+/// What is wrong with the text. Less than what clocks are apart for want of better, and more than would be of any
+/// use, is refused.
+pub(crate) fn parse_clock_offset(text: &str) -> Result<Duration, String> {
+    let offset = parse(text)?;
+    let allowed = Duration::from_millis(50)..=Duration::from_secs(5);
+    if allowed.contains(&offset) { Ok(offset) } else { Err("clocks may be 50ms to 5s apart".into()) }
+}
+
 /// Reads an idle timeout: a duration, or `never` (`None`).
 ///
 /// # Errors

@@ -11,8 +11,11 @@ pub(crate) struct Failure {
     hint: Option<String>,
     /// What control calls it.
     code: Option<String>,
-    usage: bool,
+    exit_code: u8,
 }
+
+/// The exit code of a KV node that has stopped itself because its wall clock is wrong.
+pub(crate) const WRONG_CLOCK: u8 = 3;
 
 /// Result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
@@ -20,12 +23,17 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure with one line of explanation.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, code: None, usage: false }
+        Self { message: message.into(), hint: None, code: None, exit_code: 1 }
     }
 
     /// The command was called wrongly.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { usage: true, ..Self::new(message) }
+        Self { exit_code: 2, ..Self::new(message) }
+    }
+
+    /// The wall clock of this machine is wrong.
+    pub fn wrong_clock(message: impl Into<String>) -> Self {
+        Self { exit_code: WRONG_CLOCK, ..Self::new(message) }
     }
 
     /// Adds what can be done about it.
@@ -60,9 +68,9 @@ impl Failure {
         }
     }
 
-    /// 2 for wrong usage, 1 for everything else.
+    /// 2 for wrong usage, [`WRONG_CLOCK`], 1 for everything else.
     pub fn exit_code(&self) -> u8 {
-        if self.usage { 2 } else { 1 }
+        self.exit_code
     }
 
     /// The explanation.

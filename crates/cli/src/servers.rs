@@ -129,6 +129,9 @@ pub(crate) struct KvArgs {
     /// Bytes a range of a tenant may hold before it is split; at least 1048576
     #[arg(long, value_name = "BYTES", default_value_t = kv_server::Limits::default().max_range_bytes)]
     max_range_bytes: u64,
+    /// How far the wall clocks of KV nodes may be apart: a node that is further from most others stops
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse_clock_offset)]
+    max_clock_offset: std::time::Duration,
     #[command(flatten)]
     process: ProcessArgs,
     #[command(flatten)]
@@ -154,7 +157,11 @@ async fn run_kv(args: KvArgs) -> Outcome {
         peer_tls: tls::internal_client(&args.process.ca()?, &args.process.certificate("kv")?)?,
         dead_after: args.dead_after,
         engine: Default::default(),
-        limits: kv_server::Limits { max_range_bytes: args.max_range_bytes, ..kv_server::Limits::default() },
+        limits: kv_server::Limits {
+            max_range_bytes: args.max_range_bytes,
+            max_clock_offset: args.max_clock_offset,
+            ..kv_server::Limits::default()
+        },
     };
     let node = kv_server::run(config).await.map_err(|error| match error {
         kv_server::ServerError::Listen { address, source } => listen_failure(address, &source, "--listen"),
@@ -163,12 +170,20 @@ async fn run_kv(args: KvArgs) -> Outcome {
     args.announce.serving(node.address(), None, metrics)?;
     tokio::select! {
         () = asked_to_end() => {}
-        () = node.failed() => {
-            return Err(Failure::new("the store failed; what was acknowledged is safe")
-                .hint("The log says what failed. A new start of the process recovers the store."));
-        }
+        failed = node.failed() => return Err(failure(failed)),
     }
     node.shutdown().await.map_err(|error| Failure::new(format!("the store was not closed in order: {error}")))
+}
+
+fn failure(failed: kv_server::Failed) -> Failure {
+    match failed {
+        kv_server::Failed::Store => Failure::new("the store failed; what was acknowledged is safe")
+            .hint("The log says what failed. A new start of the process recovers the store."),
+        kv_server::Failed::Clock(too_far) => {
+            Failure::wrong_clock(format!("the KV node has stopped: {too_far}"))
+                .hint("Set the clock of this machine, have NTP keep it right, and start the node again.")
+        }
+    }
 }
 
 /// Arguments of `dormouse control`.

@@ -34,6 +34,9 @@ pub(crate) struct SystemArgs {
     /// Most SQL nodes at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 2000)]
     max_nodes: usize,
+    /// How far the wall clocks of KV nodes may be apart: a node that is further from most others stops
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse_clock_offset)]
+    max_clock_offset: std::time::Duration,
 }
 
 fn kv_node_counts() -> std::ops::RangeInclusive<i64> {
@@ -49,6 +52,7 @@ impl SystemArgs {
             warm_pool: self.warm_pool,
             max_nodes: self.max_nodes,
             kv_nodes: self.nodes,
+            max_clock_offset: self.max_clock_offset,
         }
     }
 }

@@ -30,6 +30,47 @@ pub enum WaitPolicy {
     Skip = 2,
 }
 
+/// How important a transaction is among those it contends with for locks.
+///
+/// A request of a `High` one does not wait for a lock that a `Low` one holds, nor behind one that waits: it takes the
+/// lock. Whoever loses a lock that way finds out at its commit: what it read is validated, and one of which nothing is
+/// validated fails with [`crate::KvErrorKind::Aborted`]. Locks are not taken from a transaction that has flushed
+/// intents, is prepared or is being committed. Of transactions that wait for each other one with the lowest priority
+/// fails. Nothing else depends on it: neither the order of latches, of the log, nor of the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum Priority {
+    /// As transactions usually are.
+    Normal = 0,
+    /// For work in the background.
+    Low = 1,
+    /// For work that must not wait for that in the background.
+    High = 2,
+}
+
+impl Priority {
+    fn rank(self) -> u8 {
+        match self {
+            Priority::Low => 0,
+            Priority::Normal => 1,
+            Priority::High => 2,
+        }
+    }
+}
+
+impl PartialOrd for Priority {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The more important one is greater.
+impl Ord for Priority {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
 /// A half-open range `[from, to)` of sequence numbers whose writes a rolled-back savepoint undid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct IgnoredSequences {
@@ -61,6 +102,9 @@ pub struct TxnMeta {
     /// fail with [`crate::KvErrorKind::Aborted`].
     #[prost(uint64, tag = "5")]
     pub lease: u64,
+    /// How important it is. One that is not known counts as normal.
+    #[prost(enumeration = "Priority", tag = "70")]
+    pub priority: i32,
 }
 
 /// What holds for all requests of a batch.

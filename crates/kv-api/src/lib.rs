@@ -34,7 +34,8 @@
 //! * **Locks.** A read may lock what it returns ([`batch::LockStrength`]). Such locks live in the
 //!   leaseholder's memory with a fair wait queue per key; a cycle of waiters within a range is found when it
 //!   closes, one over several soon after, and one of its requests fails with
-//!   [`error::KvErrorKind::Deadlock`]. Locks are an optimization for contention, never what correctness rests
+//!   [`error::KvErrorKind::Deadlock`]: one with the lowest [`batch::Priority`], and of those the one that closes the
+//!   cycle. A transaction of high priority takes locks from those of low priority. Locks are an optimization for contention, never what correctness rests
 //!   on under SERIALIZABLE: they go with the lease under which they were taken ([`batch::TxnMeta::lease`]).
 //! * **Refresh.** A transaction whose read timestamp must move, because a locking read found a newer version
 //!   or something is uncertain, moves it if nothing that it read changed in between (section 3.4). A
@@ -98,7 +99,7 @@ pub mod key;
 pub mod timestamp;
 pub mod wire;
 
-pub use batch::{BatchRequest, BatchResponse, Header, LockStrength, Request, Response, TxnMeta};
+pub use batch::{BatchRequest, BatchResponse, Header, LockStrength, Priority, Request, Response, TxnMeta};
 pub use error::{KvError, KvErrorKind, KvResult};
 pub use key::{Span, TenantId};
 pub use timestamp::Timestamp;

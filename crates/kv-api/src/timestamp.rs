@@ -3,7 +3,8 @@
 use std::fmt;
 
 /// How far the wall clocks of two nodes of a cluster may be apart, in nanoseconds (`cockroachdb-2020`, section
-/// 4.1). Nothing that is read is wrong if they are further apart, but transactions over the ranges of both are refused.
+/// 4.1), unless the nodes are told otherwise. Nothing that is read is wrong if they are further apart, but transactions
+/// over the ranges of both are refused; a node that is too far from most others stops itself.
 pub const MAX_CLOCK_OFFSET_NS: u64 = 500_000_000;
 
 /// A hybrid-logical timestamp: wall time in nanoseconds since the Unix epoch, then a logical counter

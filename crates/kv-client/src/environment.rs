@@ -3,6 +3,7 @@
 //! A process takes them from its machine. A simulation gives every client its own [`Surroundings`], so that a
 //! run is a function of its seed. Timers are tokio's, which a simulation pauses.
 
+use crate::faults::Bug;
 use rand::RngCore;
 use std::future::Future;
 use std::io;
@@ -27,6 +28,10 @@ pub trait Surroundings: Send + Sync {
     fn random(&self) -> [u8; 16];
     /// Makes a connection to `host:port`, in place of TLS over TCP.
     fn connect(&self, address: &str) -> Connecting;
+    /// Whether a bug is planted.
+    fn planted(&self, _bug: Bug) -> bool {
+        false
+    }
 }
 
 /// Where a client has time, chance and connections from.
@@ -72,6 +77,12 @@ impl Environment {
     pub fn random_fraction(&self) -> f64 {
         let [a, b, c, d, ..] = self.random();
         f64::from(u32::from_be_bytes([a, b, c, d])) / f64::from(u32::MAX)
+    }
+
+    /// See [`Surroundings::planted`].
+    #[inline]
+    pub fn planted(&self, bug: Bug) -> bool {
+        self.0.as_ref().is_some_and(|surroundings| surroundings.planted(bug))
     }
 
     /// See [`Surroundings::connect`]; `None` where connections are made over TLS.

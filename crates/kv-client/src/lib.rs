@@ -121,9 +121,10 @@
 //! | moves of the snapshot for one read | 32 | [`KvErrorKind::Retry`] |
 //! | timestamps tried by a commit in one range that read elsewhere | 8 | [`KvErrorKind::Retry`] |
 //! | keys that the record of a commit names | 256, 64 KiB | it takes two rounds |
-//! | how far ahead a commit's timestamp is chosen | 250 ms | it may take two rounds |
+//! | how far ahead a commit's timestamp is chosen | [`MAX_CLOCK_OFFSET_NS`](kv_api::timestamp::MAX_CLOCK_OFFSET_NS), 500 ms | it may take two rounds |
+//! | ranges with writes of one transaction | 256 | [`KvErrorKind::Overloaded`] at the commit |
 //! | a commit over several ranges that gets no answer | 5 minutes | it is left to the ranges to find out |
-//! | commits still to be told to ranges | 512 | left to the ranges to find out |
+//! | commits being told to ranges at a time | 512 | further ones wait their turn |
 //! | clocks of ranges remembered | 1,024 | all are learned again |
 //! | requests under way that may wait | [`Config::max_in_flight`] | further ones queue |
 //! | way to a node that serves | [`Config::connect_timeout`] | [`KvErrorKind::Unavailable`] |
@@ -145,6 +146,7 @@ mod config;
 mod connection;
 mod connections;
 pub mod environment;
+pub mod faults;
 mod join;
 mod lead;
 mod located;
@@ -162,7 +164,7 @@ pub use client::KvClient;
 pub use config::Config;
 pub use environment::Environment;
 pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
-pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
+pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Priority, Span, TenantId, Timestamp};
 pub use txn::{
     CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnOptions,
 };

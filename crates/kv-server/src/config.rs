@@ -22,12 +22,15 @@ pub struct Limits {
     /// Where scans end when the client sets no bound, and the largest bound accepted, in bytes.
     pub max_scan_bytes: u64,
     /// Most locks a transaction keeps in memory. Beyond it, it takes no more and relies on the
-    /// validation at its commit.
+    /// validation at its commit; one of which nothing is validated fails there.
     pub max_locks_per_txn: usize,
     /// The same for all transactions of a shard together.
     pub max_locks_per_shard: usize,
-    /// Most transactions of a tenant with intents at once.
+    /// Most transactions with intents in a range of a tenant at once.
     pub max_intent_txns_per_tenant: usize,
+    /// How far the wall clocks of nodes may be apart: a node that is further from most others stops itself
+    /// ([`crate::clock_check`]).
+    pub max_clock_offset: Duration,
     /// How far back snapshots can be read.
     pub history_kept: Duration,
     /// Most bytes of commands that wait to be applied.
@@ -67,6 +70,7 @@ impl Default for Limits {
             max_locks_per_txn: 50_000,
             max_locks_per_shard: 250_000,
             max_intent_txns_per_tenant: 4096,
+            max_clock_offset: Duration::from_nanos(kv_api::timestamp::MAX_CLOCK_OFFSET_NS),
             history_kept: Duration::from_secs(15 * 60),
             max_queued_bytes: 128 << 20,
             disk_full_patience: Duration::from_secs(3),

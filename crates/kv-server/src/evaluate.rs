@@ -29,7 +29,7 @@ use kv_api::batch::{
     ConditionalPut, DeleteRange, Get, Header, Increment, KeyValue, Request, RequestKind, Response, Scan,
     WaitPolicy,
 };
-use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Span, Timestamp};
+use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Priority, Span, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::intent::{CommittedTxn, Intent, IntentView, TxnId, is_ignored};
@@ -366,9 +366,7 @@ impl<'a> Evaluation<'a> {
 
     fn lock(&mut self, key: &Bytes, strength: LockStrength) -> Eval<Locked> {
         self.hold_open_intent(key)?;
-        let wait = self.policy == WaitPolicy::Block;
-        let mut woken = None;
-        let outcome = {
+        let (outcome, woken) = {
             let mut shard = self.node.shard(self.asker.tenant);
             let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
             shard.check(self.part, self.asker.connection, has_intents)?;
@@ -377,16 +375,13 @@ impl<'a> Evaluation<'a> {
             let full = shard.locks.held_count(self.txn) >= limits.max_locks_per_txn
                 || shard.locks.len() >= limits.max_locks_per_shard;
             if full && shard.locks.is_free(self.txn, key, strength) {
+                // One of which nothing is validated must not rest on it.
+                shard.txn_mut(self.part, self.asker.connection).lost_locks = true;
                 return Ok(Locked::Yes);
             }
             let entry = shard.txn_mut(self.part, self.asker.connection);
             entry.snapshot.get_or_insert(self.snapshot);
-            let waker = wait.then_some(|| {
-                let (sender, receiver) = oneshot::channel();
-                woken = Some(receiver);
-                sender
-            });
-            shard.locks.acquire(self.txn, key, strength, waker)
+            shard.acquire(self.txn, self.priority(), key, strength, self.policy == WaitPolicy::Block)
         };
         self.locked(outcome, key, woken)
     }
@@ -395,21 +390,20 @@ impl<'a> Evaluation<'a> {
     /// latch protects the write, so no lock is taken when it is free.
     fn wait_until_free(&mut self, key: &Bytes) -> Eval<()> {
         self.hold_open_intent(key)?;
-        let mut woken = None;
-        let outcome = {
+        let (outcome, woken) = {
             let mut shard = self.node.shard(self.asker.tenant);
             if shard.locks.is_free(self.txn, key, LockStrength::Exclusive) {
                 return Ok(());
             }
             shard.txn_mut(self.part, self.asker.connection);
-            let waker = (self.policy != WaitPolicy::Error).then_some(|| {
-                let (sender, receiver) = oneshot::channel();
-                woken = Some(receiver);
-                sender
-            });
-            shard.locks.acquire(self.txn, key, LockStrength::Exclusive, waker)
+            let waits = self.policy != WaitPolicy::Error;
+            shard.acquire(self.txn, self.priority(), key, LockStrength::Exclusive, waits)
         };
         self.locked(outcome, key, woken).map(|_| ())
+    }
+
+    fn priority(&self) -> Priority {
+        self.header.txn.as_ref().map(|meta| meta.priority()).unwrap_or_default()
     }
 
     fn locked(&self, outcome: Acquire, key: &Bytes, woken: Option<oneshot::Receiver<()>>) -> Eval<Locked> {
@@ -420,7 +414,7 @@ impl<'a> Evaluation<'a> {
                     LockWait::new(Arc::clone(self.node), self.asker, self.part, waiter, key.clone(), woken);
                 Err(Stop::Wait(wait))
             }
-            (Acquire::Deadlock, _) => {
+            (Acquire::Deadlock | Acquire::DeadlockOf(_), _) => {
                 metrics().deadlocks.inc();
                 Err(KvError::new(KvErrorKind::Deadlock, "deadlock detected").with_key(key.clone()).into())
             }
@@ -762,12 +756,16 @@ impl<'a> Evaluation<'a> {
             return Err(KvError::new(KvErrorKind::Internal, "nothing says how to prepare").into());
         };
         let tracked = {
-            let shard = self.node.shard(self.asker.tenant);
+            let mut shard = self.node.shard(self.asker.tenant);
             let entry = shard.txn(self.part);
             if entry.map_or(0, |entry| entry.intents.generation()) != generation {
                 return Err(Stop::Again);
             }
-            entry.map(|entry| entry.tracked.clone()).unwrap_or_default()
+            // Perhaps since it was looked at first: from now on they stay.
+            self.node.check_locks_of(entry, self.header)?;
+            let tracked = entry.map(|entry| entry.tracked.clone()).unwrap_or_default();
+            shard.locks.make_firm(self.txn);
+            tracked
         };
         let spans = self.header.refresh_spans.iter().chain(&tracked).chain(&self.read_spans);
         if !self.node.pipeline.environment().planted(Bug::PreparedUnchecked) {
@@ -842,7 +840,10 @@ impl<'a> Evaluation<'a> {
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
         shard.check(self.part, self.asker.connection, has_intents)?;
+        // Perhaps since it was looked at first: from now on they stay.
+        self.node.check_locks_of(shard.txn(self.part), self.header)?;
         shard.txn_mut(self.part, self.asker.connection).status = TxnStatus::Committing;
+        shard.locks.make_firm(self.txn);
         response.read_timestamp = Some(self.snapshot);
         let at = self.requests.last().and_then(|request| match &request.kind {
             Some(RequestKind::EndTxn(end)) => end.commit_at,

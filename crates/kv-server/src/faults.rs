@@ -33,11 +33,13 @@ pub enum Bug {
     UndoneSettled,
     /// A part that is to be prepared above what was asked for says that it is not.
     PushConcealed,
+    /// A transaction whose locks were taken commits as if it had them.
+    LostLocksIgnored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 14] = [
         Bug::ClockNotMoved,
         Bug::UncertaintyIgnored,
         Bug::PreparedUnchecked,
@@ -51,5 +53,6 @@ impl Bug {
         Bug::SplitWhilePrepared,
         Bug::UndoneSettled,
         Bug::PushConcealed,
+        Bug::LostLocksIgnored,
     ];
 }

@@ -150,8 +150,6 @@ impl Drop for LockWait {
     fn drop(&mut self) {
         let mut shard = self.node.shard(self.asker.tenant);
         shard.note_lock_wait(self.asker.connection, false);
-        for wakeup in shard.locks.cancel(self.waiter) {
-            let _ = wakeup.waker.send(());
-        }
+        shard.cancel_wait(self.waiter);
     }
 }

@@ -29,6 +29,7 @@
 //!   has replicas.
 //! * [`split_size`], [`split_load`]: when and where ranges are cut in two.
 //! * [`check`]: comparing replicas.
+//! * [`clock_check`], [`steady`]: whether the wall clock is right, and what is done with one that jumps.
 //! * [`environment`], [`faults`]: time and chance, and bugs, as a simulation gives them.
 //!
 //! # Why it is serializable
@@ -70,13 +71,15 @@
 //! # What is missing
 //!
 //! Ranges are not merged. A range in which transactions have intents is split only when they have ended. Locks go
-//! with keys that are split off. There are no priorities, and no spans that close timestamps in the future. What a tenant
+//! with keys that are split off. Priorities ([`kv_api::Priority`]) count for
+//! locks and deadlocks alone. There are no spans that close timestamps in the future. What a tenant
 //! deletes leaves small ranges behind. Load is counted in batches, not in the time of the processor.
 
 pub mod admin;
 pub mod authorize;
 pub mod bounds;
 pub mod check;
+pub mod clock_check;
 pub mod cluster;
 pub mod command;
 pub mod config;
@@ -105,9 +108,10 @@ pub mod server;
 pub mod shard;
 pub mod split_load;
 pub mod split_size;
+pub mod steady;
 pub mod validate;
 
 pub use config::Limits;
 pub use environment::Environment;
 pub use node::Node;
-pub use server::{Config, Running, ServerError, run};
+pub use server::{Config, Failed, Running, ServerError, run};

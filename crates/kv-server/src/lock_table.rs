@@ -9,15 +9,19 @@
 //!   behind every earlier conflicting waiter; a shared request does not overtake an exclusive one.
 //! * A holder that wants more than it has (an upgrade) goes ahead of those who hold nothing.
 //! * A transaction waits for the conflicting holders of a key and for the conflicting waiters before
-//!   it. A request that would close a cycle of such waits is refused at once; so there never is one.
+//!   it. A request that would close a cycle of such waits is refused at once, unless another of the cycle has a lower
+//!   priority: then that one is to give way.
 //! * An intent holds its key whoever else does: a holder that finds one waits for it like everybody else.
+//! * A request of high priority stands before waiters of low priority that hold nothing, and takes the lock from
+//!   holders of low priority as soon as nobody else is in its way ([`LockTable::take_losers`]). Not from *firm* ones:
+//!   those with intents, and those whose commit is under way.
 //! * Releasing a transaction's locks grants the front of each queue as far as it is compatible.
 //!
 //! Pure: `W` is whatever wakes a waiter.
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
-use kv_api::{LockStrength, Span};
+use kv_api::{LockStrength, Priority, Span};
 use std::collections::VecDeque;
 use storage::intent::TxnId;
 
@@ -42,6 +46,8 @@ pub enum Acquire {
     Waiting(WaiterId),
     /// Waiting would close a cycle.
     Deadlock,
+    /// It would close a cycle in which this transaction has a lower priority and waits.
+    DeadlockOf(TxnKey),
     /// Another holds or awaits the lock, and the request would not wait.
     Conflict,
 }
@@ -72,6 +78,23 @@ struct Lock<W> {
     queue: VecDeque<Waiter<W>>,
 }
 
+/// What is out of the ordinary about a transaction.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    priority: Priority,
+    firm: bool,
+}
+
+/// See [`Standing`]; those about whom there is nothing to say are not there.
+type Standings = HashMap<TxnKey, Standing>;
+
+/// Whether `by` takes locks from `holder`.
+fn takes(standings: &Standings, by: TxnKey, holder: TxnKey) -> bool {
+    let standing = |txn| standings.get(&txn).copied().unwrap_or_default();
+    let held = standing(holder);
+    standing(by).priority == Priority::High && held.priority == Priority::Low && !held.firm
+}
+
 /// The locks of one shard.
 pub struct LockTable<W> {
     next_waiter: WaiterId,
@@ -82,6 +105,9 @@ pub struct LockTable<W> {
     waiting: HashMap<WaiterId, (TxnKey, Bytes)>,
     /// The waits of each transaction.
     waits_of: HashMap<TxnKey, Vec<WaiterId>>,
+    standings: Standings,
+    /// From whom locks were taken.
+    losers: Vec<TxnKey>,
 }
 
 impl<W> Default for LockTable<W> {
@@ -92,6 +118,8 @@ impl<W> Default for LockTable<W> {
             held: HashMap::new(),
             waiting: HashMap::new(),
             waits_of: HashMap::new(),
+            standings: HashMap::new(),
+            losers: Vec::new(),
         }
     }
 }
@@ -114,15 +142,18 @@ impl<W> Lock<W> {
     }
 
     /// Where in the queue a request would stand, and the transactions it would wait for.
-    fn blockers(&self, txn: TxnKey, strength: LockStrength) -> (usize, Vec<TxnKey>) {
+    fn blockers(&self, standings: &Standings, txn: TxnKey, strength: LockStrength) -> (usize, Vec<TxnKey>) {
         let upgrade = self.held_by(txn).is_some();
         // Upgrades stand before everyone who holds nothing, behind earlier upgrades.
         let place = if upgrade {
             self.queue.iter().take_while(|waiter| self.held_by(waiter.txn).is_some()).count()
         } else {
-            self.queue.len()
+            let passed =
+                |waiter: &&Waiter<W>| takes(standings, txn, waiter.txn) && self.held_by(waiter.txn).is_none();
+            self.queue.len() - self.queue.iter().rev().take_while(passed).count()
         };
-        let holders = self.holders.iter().map(|holder| (holder.txn, holder.strength));
+        let holders = self.holders.iter().filter(|holder| !takes(standings, txn, holder.txn));
+        let holders = holders.map(|holder| (holder.txn, holder.strength));
         let before = self.queue.iter().take(place).map(|waiter| (waiter.txn, waiter.strength));
         let blockers = holders
             .chain(before)
@@ -130,6 +161,14 @@ impl<W> Lock<W> {
             .map(|(other, _)| other)
             .collect();
         (place, blockers)
+    }
+
+    /// Removes the holders from whom a transaction takes the lock, and returns them.
+    fn take(&mut self, standings: &Standings, txn: TxnKey, strength: LockStrength) -> Vec<TxnKey> {
+        let taken = |holder: &mut Holder| {
+            holder.txn != txn && conflict(holder.strength, strength) && takes(standings, txn, holder.txn)
+        };
+        self.holders.extract_if(.., taken).map(|holder| holder.txn).collect()
     }
 
     fn grant(&mut self, txn: TxnKey, strength: LockStrength) -> bool {
@@ -152,21 +191,24 @@ impl<W> LockTable<W> {
         self.locks.get(key).and_then(|lock| lock.held_by(txn)).unwrap_or(LockStrength::None)
     }
 
-    /// Whether a transaction could have a lock at once.
+    /// Whether a transaction could have a lock at once without taking it from anybody.
     pub fn is_free(&self, txn: TxnKey, key: &[u8], strength: LockStrength) -> bool {
-        self.locks
-            .get(key)
-            .is_none_or(|lock| lock.is_held_alone(txn, strength) || lock.blockers(txn, strength).1.is_empty())
+        let free = |lock: &Lock<W>| lock.blockers(&Standings::new(), txn, strength).1.is_empty();
+        self.locks.get(key).is_none_or(|lock| lock.is_held_alone(txn, strength) || free(lock))
     }
 
     /// Asks for a lock. `waker` is called if the request must wait; with `None` it does not wait.
     pub fn acquire<F: FnOnce() -> W>(
         &mut self,
         txn: TxnKey,
+        priority: Priority,
         key: &[u8],
         strength: LockStrength,
         waker: Option<F>,
     ) -> Acquire {
+        if priority != Priority::Normal {
+            self.standings.entry(txn).or_default().priority = priority;
+        }
         let Some(lock) = self.locks.get_mut(key) else {
             let key = Bytes::copy_from_slice(key);
             let holders = vec![Holder { txn, strength }];
@@ -177,16 +219,23 @@ impl<W> LockTable<W> {
         if lock.is_held_alone(txn, strength) {
             return Acquire::Granted;
         }
-        let (place, blockers) = lock.blockers(txn, strength);
+        let (place, blockers) = lock.blockers(&self.standings, txn, strength);
         if blockers.is_empty() {
+            let losers = lock.take(&self.standings, txn, strength);
+            forget_held(&mut self.held, &mut self.losers, key, losers);
             if lock.grant(txn, strength) {
                 self.held.entry(txn).or_default().push(Bytes::copy_from_slice(key));
             }
             return Acquire::Granted;
         }
-        let Some(waker) = waker else { return Acquire::Conflict };
-        if self.reaches(blockers, txn) {
-            return Acquire::Deadlock;
+        let Some(waker) = waker else {
+            self.forget_standing(txn);
+            return Acquire::Conflict;
+        };
+        if self.reaches(blockers.clone(), txn) {
+            let victim = self.least_of_cycle(blockers, txn);
+            self.forget_standing(txn);
+            return victim.map_or(Acquire::Deadlock, Acquire::DeadlockOf);
         }
         let id = self.next_waiter;
         self.next_waiter += 1;
@@ -198,19 +247,32 @@ impl<W> LockTable<W> {
         Acquire::Waiting(id)
     }
 
+    /// Of those who wait in the cycle that `txn` would close by waiting for `blockers`, one with the lowest priority, if
+    /// that is lower than its own.
+    fn least_of_cycle(&self, blockers: Vec<TxnKey>, txn: TxnKey) -> Option<TxnKey> {
+        let priority =
+            |txn: TxnKey| self.standings.get(&txn).map_or(Priority::Normal, |found| found.priority);
+        let lower = |other: &TxnKey| *other != txn && priority(*other) < priority(txn);
+        let in_cycle = self.reached(blockers).into_iter().filter(lower);
+        let in_cycle = in_cycle.filter(|other| self.reaches(vec![*other], txn));
+        in_cycle.min_by_key(|other| (priority(*other), std::cmp::Reverse(*other)))
+    }
+
     /// Whether `target` is among the transactions that `from` wait for, directly or not.
     fn reaches(&self, from: Vec<TxnKey>, target: TxnKey) -> bool {
+        self.reached(from).contains(&target)
+    }
+
+    /// Transactions, those that they wait for, and so on.
+    fn reached(&self, from: Vec<TxnKey>) -> HashSet<TxnKey> {
         let mut seen: HashSet<TxnKey> = from.iter().copied().collect();
         let mut next = from;
         while let Some(txn) = next.pop() {
-            if txn == target {
-                return true;
-            }
             for waiter in self.waits_of.get(&txn).into_iter().flatten() {
                 next.extend(self.waited_for(*waiter).into_iter().filter(|other| seen.insert(*other)));
             }
         }
-        false
+        seen
     }
 
     /// The transactions a waiter waits for.
@@ -220,7 +282,8 @@ impl<W> LockTable<W> {
         };
         let Some(place) = lock.queue.iter().position(|entry| entry.id == waiter) else { return Vec::new() };
         let Some(own) = lock.queue.get(place) else { return Vec::new() };
-        let holders = lock.holders.iter().map(|holder| (holder.txn, holder.strength));
+        let holders = lock.holders.iter().filter(|holder| !takes(&self.standings, own.txn, holder.txn));
+        let holders = holders.map(|holder| (holder.txn, holder.strength));
         let before = lock.queue.iter().take(place).map(|entry| (entry.txn, entry.strength));
         holders
             .chain(before)
@@ -229,8 +292,29 @@ impl<W> LockTable<W> {
             .collect()
     }
 
+    /// From now on nobody takes locks from a transaction.
+    pub fn make_firm(&mut self, txn: TxnKey) {
+        // Others are not in danger.
+        if let Some(standing) = self.standings.get_mut(&txn) {
+            standing.firm = true;
+        }
+    }
+
+    /// Transactions from which locks were taken since this was asked last.
+    pub fn take_losers(&mut self) -> Vec<TxnKey> {
+        std::mem::take(&mut self.losers)
+    }
+
+    /// Forgets a transaction's standing if it neither holds nor waits for anything.
+    fn forget_standing(&mut self, txn: TxnKey) {
+        if !self.held.contains_key(&txn) && !self.waits_of.contains_key(&txn) {
+            self.standings.remove(&txn);
+        }
+    }
+
     /// Makes `txn` the holder of a key that its durable intent protects, ahead of everyone who waits.
     pub fn hold_for_intent(&mut self, txn: TxnKey, key: &[u8]) {
+        self.make_firm(txn);
         let fresh = match self.locks.get_mut(key) {
             Some(lock) => lock.grant(txn, LockStrength::Exclusive),
             None => {
@@ -254,6 +338,7 @@ impl<W> LockTable<W> {
         }
         let mut woken = Vec::new();
         self.grant_front(&key, &mut woken);
+        self.forget_standing(txn);
         woken
     }
 
@@ -275,6 +360,7 @@ impl<W> LockTable<W> {
             }
             self.grant_front(&key, &mut woken);
         }
+        self.standings.remove(&txn);
         woken
     }
 
@@ -303,6 +389,7 @@ impl<W> LockTable<W> {
             }
             self.grant_front(&key, &mut woken);
         }
+        self.forget_standing(txn);
         woken
     }
 
@@ -316,6 +403,11 @@ impl<W> LockTable<W> {
     /// Tenants of which transactions wait.
     pub fn waiting_tenants(&self) -> impl Iterator<Item = u64> {
         self.waits_of.keys().map(|txn| txn.tenant)
+    }
+
+    /// The priority of a transaction that holds or waits for locks.
+    pub fn priority(&self, txn: TxnKey) -> Priority {
+        self.standings.get(&txn).map_or(Priority::Normal, |standing| standing.priority)
     }
 
     /// Who waits for whom in a tenant.
@@ -345,12 +437,17 @@ impl<W> LockTable<W> {
         let Some(lock) = self.locks.get_mut(key) else { return };
         while let Some(front) = lock.queue.front() {
             let (txn, strength) = (front.txn, front.strength);
-            let blocked =
-                lock.holders.iter().any(|holder| holder.txn != txn && conflict(holder.strength, strength));
+            let blocked = lock.holders.iter().any(|holder| {
+                holder.txn != txn
+                    && conflict(holder.strength, strength)
+                    && !takes(&self.standings, txn, holder.txn)
+            });
             if blocked {
                 break;
             }
             let Some(waiter) = lock.queue.pop_front() else { break };
+            let losers = lock.take(&self.standings, txn, strength);
+            forget_held(&mut self.held, &mut self.losers, key, losers);
             if lock.grant(txn, strength) {
                 self.held.entry(txn).or_default().push(key.clone());
             }
@@ -380,7 +477,29 @@ impl<W> LockTable<W> {
 
     /// Whether nothing is locked and nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.locks.is_empty() && self.held.is_empty() && self.waiting.is_empty() && self.waits_of.is_empty()
+        self.locks.is_empty()
+            && self.held.is_empty()
+            && self.waiting.is_empty()
+            && self.waits_of.is_empty()
+            && self.standings.is_empty()
+    }
+}
+
+/// Notes that transactions have lost the lock on a key.
+fn forget_held(
+    held: &mut HashMap<TxnKey, Vec<Bytes>>,
+    losers: &mut Vec<TxnKey>,
+    key: &[u8],
+    taken: Vec<TxnKey>,
+) {
+    for txn in taken {
+        if let Some(keys) = held.get_mut(&txn) {
+            keys.retain(|other| other != key);
+            if keys.is_empty() {
+                held.remove(&txn);
+            }
+        }
+        losers.push(txn);
     }
 }
 

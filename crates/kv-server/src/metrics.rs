@@ -2,7 +2,8 @@
 
 use kv_api::batch::RequestKind;
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector, exponential_buckets,
+    GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector,
+    exponential_buckets,
 };
 use std::sync::OnceLock;
 
@@ -82,6 +83,8 @@ pub struct Metrics {
     pub recovered: IntCounter,
     /// Requests refused because waiting would close a cycle.
     pub deadlocks: IntCounter,
+    /// Locks that transactions of high priority took from those of low priority.
+    pub locks_taken: IntCounter,
     /// Batches answered by replicas without the lease.
     pub follower_reads: IntCounter,
     /// Comparisons that found replicas to differ.
@@ -100,6 +103,8 @@ pub struct Metrics {
     pub peer_bytes_sent: IntCounter,
     /// Bytes read from other KV nodes.
     pub peer_bytes_received: IntCounter,
+    /// How far the wall clocks of other KV nodes are ahead of this one's, in seconds.
+    pub clock_offsets: GaugeVec,
     /// KV nodes that this one has a connection to.
     pub peers_connected: IntGauge,
 }
@@ -167,6 +172,10 @@ impl Metrics {
                 "dormouse_kv_deadlocks_total",
                 "Requests refused as a deadlock",
             )?),
+            locks_taken: register(IntCounter::new(
+                "dormouse_kv_locks_taken_total",
+                "Locks that transactions of high priority took from those of low priority",
+            )?),
             follower_reads: register(IntCounter::new(
                 "dormouse_kv_follower_reads_total",
                 "Batches answered by replicas without the lease",
@@ -202,6 +211,13 @@ impl Metrics {
             peer_bytes_received: register(IntCounter::new(
                 "dormouse_kv_peer_received_bytes_total",
                 "Bytes read from other KV nodes",
+            )?),
+            clock_offsets: register(GaugeVec::new(
+                Opts::new(
+                    "dormouse_kv_clock_offset_seconds",
+                    "How far the wall clock of another KV node is ahead of this one's",
+                ),
+                &["node"],
             )?),
             peers_connected: register(IntGauge::new(
                 "dormouse_kv_peers_connected",

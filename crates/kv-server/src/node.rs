@@ -23,7 +23,7 @@ use crate::history::History;
 use crate::latch::{Access, LatchId};
 use crate::lock_table::TxnKey;
 use crate::metrics::{kind_index, metrics};
-use crate::pipeline::{Absent, Hook, Pipeline, Standing, Stepped, Transport, sequence_of};
+use crate::pipeline::{self, Absent, Hook, Pipeline, Standing, Stepped, Transport, sequence_of};
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
 use crate::shard::{ConnectionId, PartKey, Shard, TxnEntry, TxnStatus, aborted};
@@ -80,6 +80,10 @@ pub enum Answer {
     LargeRead(Pending),
 }
 
+fn bounds_of(limits: &Limits) -> pipeline::Bounds {
+    pipeline::Bounds { max_queued_bytes: limits.max_queued_bytes, max_clock_offset: limits.max_clock_offset }
+}
+
 /// An answer to come.
 pub type Pending = Pin<Box<dyn Future<Output = BatchResult> + Send>>;
 
@@ -129,7 +133,7 @@ impl Node {
         transport: Arc<dyn Transport>,
     ) -> StorageResult<Arc<Self>> {
         let open = opener(&engine, identity.node_id, &Environment::of_machine());
-        let pipeline = Pipeline::start(Arc::clone(&engine), limits.max_queued_bytes, transport, open)?;
+        let pipeline = Pipeline::start(Arc::clone(&engine), bounds_of(&limits), transport, open)?;
         Ok(Self::with_pipeline(engine, limits, identity, pipeline))
     }
 
@@ -145,13 +149,8 @@ impl Node {
         environment: Environment,
     ) -> StorageResult<(Arc<Self>, Stepped)> {
         let open = opener(&engine, identity.node_id, &environment);
-        let (pipeline, stepped) = Pipeline::start_stepped(
-            Arc::clone(&engine),
-            limits.max_queued_bytes,
-            transport,
-            environment,
-            open,
-        )?;
+        let (pipeline, stepped) =
+            Pipeline::start_stepped(Arc::clone(&engine), bounds_of(&limits), transport, environment, open)?;
         Ok((Self::with_pipeline(engine, limits, identity, pipeline), stepped))
     }
 

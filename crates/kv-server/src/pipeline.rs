@@ -10,6 +10,8 @@
 //! * [`Pipeline::read_timestamp`] hands out closed timestamps only. Reading there waits for nothing and
 //!   can never be changed by a later commit; and because a commit is acknowledged only after it has
 //!   become closed, every read that starts afterwards sees it.
+//! * A wall clock that jumps is not followed at once ([`crate::steady`]), and a node whose wall clock most others
+//!   contradict stops itself ([`crate::clock_check`]).
 //! * Timestamps stay below the ceiling of the lease and above its floor ([`replication`]): time never goes
 //!   back from one leaseholder to the next or across a restart, whatever the wall clocks do. An idle
 //!   pipeline writes nothing.
@@ -24,6 +26,7 @@
 //! [`Pipeline::ready`] wakes it.
 
 mod driver;
+mod landings;
 mod recovery;
 mod standing;
 mod stepped;
@@ -31,19 +34,22 @@ mod stepped;
 pub use driver::{NodesStatus, SplitAt, Status, Surveyed, Transport};
 pub use stepped::{Due, Stepped};
 
+use crate::clock_check::{ClockCheck, Moment, TooFar};
 use crate::command::{Command, CommandError, Order};
 use crate::environment::Environment;
 use crate::faults::Bug;
+use crate::steady::SteadyClock;
 use bytes::Bytes;
 use driver::Driver;
 use hashbrown::HashMap;
 use kv_api::timestamp::{HybridClock, MAX_CLOCK_OFFSET_NS};
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
+use landings::{Landing, Landings};
 use parking_lot::{Condvar, Mutex};
 use replication::{Envelope, MemberChange, Millis, NodeId, RangeDescriptor, RangeId, Sound, Store};
 use standing::{Decided, Watched};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use storage::{Engine, StorageError, StorageResult, WriteBatch};
@@ -112,7 +118,7 @@ struct RangeState {
     /// Timestamps of ordered commands that are not applied yet.
     in_flight: BTreeSet<Timestamp>,
     /// Told whenever one of them no longer is in flight.
-    landed: watch::Sender<()>,
+    landed: Landings,
     wants_ceiling: bool,
     /// A timestamp that the ceiling is to be above.
     wanted: Timestamp,
@@ -138,7 +144,7 @@ impl RangeState {
             held: None,
             splits: 0,
             in_flight: BTreeSet::new(),
-            landed: watch::Sender::new(()),
+            landed: Landings::default(),
             wants_ceiling: false,
             wanted: Timestamp::MIN,
             used: true,
@@ -201,6 +207,7 @@ enum Asked {
 }
 
 struct State {
+    steady: SteadyClock,
     ranges: HashMap<RangeId, RangeState>,
     queue: VecDeque<Queued>,
     inbox: Vec<Envelope>,
@@ -218,8 +225,10 @@ struct Shared {
     environment: Environment,
     /// Whether writes wait for space on the disk.
     disk_full: watch::Sender<bool>,
-    /// Told once, when the engine failed in a way only a restart mends.
+    /// Told once, when the node cannot go on in this process.
     broken: Notify,
+    /// Why, if that is because of its clock.
+    too_far: OnceLock<TooFar>,
 }
 
 /// Tells the driver that there is something to do.
@@ -272,6 +281,15 @@ pub trait Hook: Send + Sync {
     fn split(&self, left: RangeId, right: &Span);
 }
 
+/// What a pipeline is bounded by.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Most bytes of effects that wait at a time.
+    pub max_queued_bytes: usize,
+    /// How far the wall clocks of nodes may be apart.
+    pub max_clock_offset: Duration,
+}
+
 /// The clock, the lease and the queue in front of the Raft log.
 pub struct Pipeline {
     shared: Arc<Shared>,
@@ -288,20 +306,19 @@ fn before(timestamp: Timestamp) -> Timestamp {
 }
 
 impl Pipeline {
-    /// Starts the driver of a node's replicas, on a thread of its own. At most `max_queued_bytes` of effects
-    /// wait at a time. `store` opens the replicas at a time of the driver's clock.
+    /// Starts the driver of a node's replicas, on a thread of its own. `store` opens the replicas at a time of the
+    /// driver's clock.
     ///
     /// # Errors
     /// If the replicas cannot be opened or no thread can be started.
     pub fn start(
         engine: Arc<dyn Engine>,
-        max_queued_bytes: usize,
+        bounds: Bounds,
         transport: Arc<dyn Transport>,
         store: impl FnOnce(Millis) -> Result<Store<Sound>, StorageError>,
     ) -> Result<Self, StorageError> {
         let environment = Environment::of_machine();
-        let (pipeline, driver) =
-            Self::prepare(engine, max_queued_bytes, transport, environment, None, store)?;
+        let (pipeline, driver) = Self::prepare(engine, bounds, transport, environment, None, store)?;
         let thread = std::thread::Builder::new()
             .name("kv-raft".to_owned())
             .spawn(move || {
@@ -319,27 +336,27 @@ impl Pipeline {
     /// If the replicas cannot be opened.
     pub fn start_stepped(
         engine: Arc<dyn Engine>,
-        max_queued_bytes: usize,
+        bounds: Bounds,
         transport: Arc<dyn Transport>,
         environment: Environment,
         store: impl FnOnce(Millis) -> Result<Store<Sound>, StorageError>,
     ) -> Result<(Self, Stepped), StorageError> {
         let stepped = Some(Notify::new());
-        let (pipeline, driver) =
-            Self::prepare(engine, max_queued_bytes, transport, environment, stepped, store)?;
+        let (pipeline, driver) = Self::prepare(engine, bounds, transport, environment, stepped, store)?;
         Ok((pipeline, Stepped::new(driver)))
     }
 
     fn prepare(
         engine: Arc<dyn Engine>,
-        max_queued_bytes: usize,
+        bounds: Bounds,
         transport: Arc<dyn Transport>,
         environment: Environment,
         stepped: Option<Notify>,
         store: impl FnOnce(Millis) -> Result<Store<Sound>, StorageError>,
     ) -> Result<(Self, Driver), StorageError> {
-        let max_permits = (max_queued_bytes / PERMIT_BYTES).max(1);
+        let max_permits = (bounds.max_queued_bytes / PERMIT_BYTES).max(1);
         let state = State {
+            steady: SteadyClock::new(bounds.max_clock_offset),
             ranges: HashMap::new(),
             queue: VecDeque::new(),
             inbox: Vec::new(),
@@ -355,10 +372,13 @@ impl Pipeline {
             environment,
             disk_full: watch::Sender::new(false),
             broken: Notify::new(),
+            too_far: OnceLock::new(),
         });
         let hook = Arc::new(Mutex::new(None));
         let store = store(shared.millis())?;
-        let mut driver = Driver::new(Arc::clone(&shared), Arc::clone(&hook), engine, store, transport);
+        let clocks = ClockCheck::new(bounds.max_clock_offset);
+        let mut driver =
+            Driver::new(Arc::clone(&shared), Arc::clone(&hook), engine, store, transport, clocks);
         driver.begin()?;
         Ok((Pipeline { shared, hook, thread: Mutex::new(None) }, driver))
     }
@@ -488,11 +508,10 @@ impl Pipeline {
     /// The time by which history is kept: the wall clock's, or that of a range whose clock cannot follow it,
     /// because there is no space on the disk to raise the ceiling of its lease.
     pub fn history_clock(&self) -> Timestamp {
-        let state = self.shared.state.lock();
+        let mut state = self.shared.state.lock();
+        let wall = Timestamp::new(self.shared.wall_ns(&mut state), 0);
         let behind = state.ranges.values().filter(|range| range.wants_ceiling);
-        behind
-            .map(|range| range.clock.latest())
-            .fold(Timestamp::new(self.shared.environment.physical_ns(), 0), Timestamp::min)
+        behind.map(|range| range.clock.latest()).fold(wall, Timestamp::min)
     }
 
     /// Waits until the queue has room for a command of about `bytes` bytes, which the permit then
@@ -569,7 +588,7 @@ impl Pipeline {
                 if below && found.in_flight.first().is_none_or(|oldest| *oldest > timestamp) {
                     return Ok(());
                 }
-                found.landed.subscribe()
+                found.landed.next()
             };
             wait_for_change(closed).await?;
         }
@@ -595,7 +614,7 @@ impl Pipeline {
                     return Ok(());
                 }
                 let Some(found) = state.ranges.get_mut(&range) else { return Err(not_leaseholder()) };
-                found.landed.subscribe()
+                found.landed.next()
             };
             wait_for_change(landed).await?;
         }
@@ -802,9 +821,15 @@ impl Pipeline {
         }
     }
 
-    /// Returns when the engine has failed in a way only a restart mends.
+    /// Returns when the node cannot go on in this process: the engine has failed in a way only a restart mends, or
+    /// its wall clock is wrong ([`Pipeline::too_far`]).
     pub async fn broken(&self) {
         self.shared.broken.notified().await;
+    }
+
+    /// Why the node has stopped itself, if that is because of its wall clock.
+    pub fn too_far(&self) -> Option<TooFar> {
+        self.shared.too_far.get().copied()
     }
 
     /// Applies what is queued, refuses more, and ends the thread, for which it blocks. A stepped driver ends
@@ -827,9 +852,9 @@ impl Drop for Pipeline {
     }
 }
 
-async fn wait_for_change(mut landed: watch::Receiver<()>) -> Result<(), KvError> {
+async fn wait_for_change(landing: Landing) -> Result<(), KvError> {
     // The range went to sleep or away.
-    landed.changed().await.map_err(|_| not_leaseholder())
+    if landing.wait().await { Ok(()) } else { Err(not_leaseholder()) }
 }
 
 fn shutting_down() -> KvError {
@@ -850,6 +875,16 @@ impl Shared {
         self.environment.millis()
     }
 
+    /// Both clocks.
+    fn moment(&self) -> Moment {
+        Moment { millis: self.environment.millis(), wall_ns: self.environment.physical_ns() }
+    }
+
+    /// The wall clock as ranges follow it.
+    fn wall_ns(&self, state: &mut State) -> u64 {
+        state.steady.read(self.moment())
+    }
+
     fn held<'a>(&self, state: &'a mut State, range: RangeId) -> Result<(&'a mut RangeState, Held), KvError> {
         let found = state.ranges.get_mut(&range).ok_or_else(not_leaseholder)?;
         found.used = true;
@@ -861,7 +896,7 @@ impl Shared {
 
     /// Whether a timestamp is below the ceiling of a range's lease; if it is not, the ceiling is about to be raised.
     fn is_below_ceiling(&self, state: &mut State, range: RangeId, to: Timestamp) -> Result<bool, KvError> {
-        if to.wall_ns > self.environment.physical_ns().saturating_add(MAX_AHEAD_NS) {
+        if to.wall_ns > self.wall_ns(state).saturating_add(MAX_AHEAD_NS) {
             let message = "the timestamp is further ahead than clocks can be";
             return Err(KvError::new(KvErrorKind::InvalidRequest, message));
         }
@@ -897,8 +932,8 @@ impl Shared {
     }
 
     fn now(&self, state: &mut State, range: RangeId) -> Result<Timestamp, KvError> {
+        let physical = self.wall_ns(state);
         let (found, Held { ceiling, .. }) = self.held(state, range)?;
-        let physical = self.environment.physical_ns();
         // At the ceiling the clock stands still but for its logical part; a full disk, on which the ceiling
         // cannot be raised, must not stop reads.
         let now = found.clock.now(physical.min(ceiling.wall_ns.saturating_sub(1)));

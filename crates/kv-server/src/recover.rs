@@ -19,8 +19,9 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use hashbrown::{HashMap, HashSet};
-use kv_api::{KvError, KvErrorKind, Timestamp};
+use kv_api::{KvError, KvErrorKind, Priority, Timestamp};
 use replication::Millis;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -320,12 +321,30 @@ async fn forget_aborted(node: &Arc<Node>) {
 
 /// Who waits for whom here, in a tenant.
 pub(crate) fn waits(node: &Node, asked: AskWaits) -> Waits {
-    let waits = node.shard(asked.tenant).waits(asked.tenant);
     let bytes = |id: TxnId| Bytes::copy_from_slice(&id);
-    let waits = waits.into_iter().take(MAX_WAITS);
-    Waits {
-        waits: waits.map(|(waiter, holder)| Wait { waiter: bytes(waiter), holder: bytes(holder) }).collect(),
-    }
+    let waits = own_waits(node, asked.tenant).into_iter().take(MAX_WAITS);
+    let wait = |wait: Waiting| Wait {
+        waiter: bytes(wait.waiter),
+        holder: bytes(wait.holder),
+        priority: wait.priority as i32,
+    };
+    Waits { waits: waits.map(wait).collect() }
+}
+
+/// A transaction that waits for another.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    waiter: TxnId,
+    holder: TxnId,
+    /// The one that waits.
+    priority: Priority,
+}
+
+fn own_waits(node: &Node, tenant: u64) -> Vec<Waiting> {
+    let shard = node.shard(tenant);
+    let waits = shard.waits(tenant).into_iter();
+    let priority = |id| shard.priority(TxnKey { tenant, id });
+    waits.map(|(waiter, holder)| Waiting { waiter, holder, priority: priority(waiter) }).collect()
 }
 
 /// The search for transactions that wait for each other over several nodes. A cycle counts when it was seen twice:
@@ -350,7 +369,7 @@ impl Cycles {
         local.retain(|tenant| before.contains(tenant));
         let mut suspects = HashSet::new();
         for tenant in local {
-            let own = node.shard(tenant).waits(tenant);
+            let own = own_waits(node, tenant);
             let mut all = own.clone();
             if let Some(cluster) = node.cluster() {
                 let asked = AskWaits { tenant };
@@ -358,10 +377,11 @@ impl Cycles {
                 for answer in futures::future::join_all(others).await {
                     let Some(Kind::Waits(Waits { waits })) = answer else { continue };
                     all.extend(waits.into_iter().take(MAX_WAITS).filter_map(|wait| {
-                        Some((
-                            TxnId::try_from(&wait.waiter[..]).ok()?,
-                            TxnId::try_from(&wait.holder[..]).ok()?,
-                        ))
+                        Some(Waiting {
+                            waiter: TxnId::try_from(&wait.waiter[..]).ok()?,
+                            holder: TxnId::try_from(&wait.holder[..]).ok()?,
+                            priority: wait.priority(),
+                        })
                     }));
                 }
             }
@@ -378,12 +398,20 @@ impl Cycles {
     }
 }
 
-/// Which of those who wait here are to give way: of every cycle the one with the largest id.
-fn victims(own: &[(TxnId, TxnId)], all: &[(TxnId, TxnId)]) -> Vec<TxnId> {
+/// Which of those who wait here are to give way: of every cycle the one with the largest id of those with the lowest
+/// priority.
+fn victims(own: &[Waiting], all: &[Waiting]) -> Vec<TxnId> {
     let mut edges: HashMap<TxnId, Vec<TxnId>> = HashMap::new();
-    for (waiter, holder) in all {
-        edges.entry(*waiter).or_default().push(*holder);
+    let mut priorities: HashMap<TxnId, Priority> = HashMap::new();
+    for wait in all {
+        edges.entry(wait.waiter).or_default().push(wait.holder);
+        // One that waits at several nodes may be known for what it is at some of them only.
+        let known = priorities.entry(wait.waiter).or_insert(wait.priority);
+        if *known == Priority::Normal {
+            *known = wait.priority;
+        }
     }
+    let rank = |txn: &TxnId| (Reverse(priorities.get(txn).copied().unwrap_or_default()), *txn);
     let reachable = |from: TxnId| {
         let mut seen = HashSet::new();
         let mut next = vec![from];
@@ -392,14 +420,17 @@ fn victims(own: &[(TxnId, TxnId)], all: &[(TxnId, TxnId)]) -> Vec<TxnId> {
         }
         seen
     };
-    let waiters: HashSet<TxnId> = own.iter().map(|(waiter, _)| *waiter).collect();
+    let waiters: HashSet<TxnId> = own.iter().map(|wait| wait.waiter).collect();
     let mut victims: Vec<TxnId> = waiters
         .into_iter()
         .filter(|waiter| {
             let reached = reachable(*waiter);
             // Those of its cycle are reached by it and reach it.
-            let largest = reached.iter().filter(|other| reachable(**other).contains(waiter)).max();
-            reached.contains(waiter) && largest == Some(waiter)
+            let least = reached
+                .iter()
+                .filter(|other| reachable(**other).contains(waiter))
+                .max_by_key(|other| rank(other));
+            reached.contains(waiter) && least == Some(waiter)
         })
         .collect();
     victims.sort_unstable();
@@ -407,17 +438,4 @@ fn victims(own: &[(TxnId, TxnId)], all: &[(TxnId, TxnId)]) -> Vec<TxnId> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_of_every_cycle_gives_way() {
-        let wait = |waiter: u8, holder: u8| ([waiter; 16], [holder; 16]);
-        let all = [wait(1, 2), wait(2, 3), wait(3, 1), wait(4, 1), wait(5, 6), wait(6, 5), wait(7, 8)];
-        assert_eq!(victims(&all, &all), [[3; 16], [6; 16]]);
-        assert_eq!(victims(&all[..2], &all), Vec::<TxnId>::new(), "the one that gives way waits elsewhere");
-        assert_eq!(victims(&all[2..3], &all), [[3; 16]]);
-        assert!(victims(&all[3..4], &all[3..4]).is_empty());
-        assert_eq!(victims(&[wait(1, 1)], &[wait(1, 1)]), [[1; 16]], "for itself");
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! The listener of a KV node, and its beginning and end.
 
 use crate::authorize::Caller;
+use crate::clock_check::TooFar;
 use crate::cluster::{Cluster, Myself};
 use crate::config::Limits;
 use crate::connection;
@@ -91,6 +92,15 @@ pub enum ServerError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// Why a node that has served cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The engine has failed in a way only a restart mends.
+    Store,
+    /// Its wall clock is wrong.
+    Clock(TooFar),
 }
 
 /// A KV node that serves. Dropping it ends the listener but not the connections; use
@@ -262,10 +272,10 @@ impl Running {
         self.engine.stats()
     }
 
-    /// Returns when the engine has failed in a way only a restart of the process mends. What was
-    /// acknowledged is safe.
-    pub async fn failed(&self) {
+    /// Returns when the node cannot go on in this process, and why. What was acknowledged is safe.
+    pub async fn failed(&self) -> Failed {
         self.node.pipeline.broken().await;
+        self.node.pipeline.too_far().map_or(Failed::Store, Failed::Clock)
     }
 
     /// Hands over the lease, ends the listener and the connections, applies what is under way and flushes the store.

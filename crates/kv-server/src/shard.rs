@@ -18,9 +18,9 @@
 use crate::intent_set::IntentSet;
 pub use crate::intent_set::key_after;
 use crate::latch::Latches;
-use crate::lock_table::{LockTable, TxnKey, Wakeup};
+use crate::lock_table::{Acquire, LockTable, TxnKey, WaiterId, Wakeup};
 use hashbrown::{HashMap, HashSet};
-use kv_api::{KvError, KvErrorKind, Span, TenantId, Timestamp};
+use kv_api::{KvError, KvErrorKind, LockStrength, Priority, Span, TenantId, Timestamp};
 use replication::{Millis, RangeId};
 use std::collections::VecDeque;
 use storage::intent::{CommittedTxn, IntentView, TxnId};
@@ -71,7 +71,8 @@ pub struct TxnEntry {
     pub intents: IntentSet,
     /// What its record says, once it is prepared.
     pub record: Option<TxnRecord>,
-    /// Whether the range was split and locks of it went with the keys.
+    /// Whether it does not have all locks that it asked for: the range was split, one of high priority has taken them,
+    /// or there was no room for them.
     pub lost_locks: bool,
     /// Since when it is prepared.
     pub since: Millis,
@@ -201,6 +202,7 @@ impl Shard {
             let woken = self.locks.release_within(part.txn, span);
             wake(woken);
         }
+        self.note_losers();
         self.buried.retain(|(part, _)| part.range != range);
         self.ended.retain(|part| part.range != range);
         self.ended_order.retain(|part| part.range != range);
@@ -217,6 +219,46 @@ impl Shard {
         // In an order that a simulation can repeat.
         parts.sort_unstable();
         parts
+    }
+
+    /// Asks for a lock; what tells that it is granted is returned if it must be waited for, which is done only with
+    /// `waits`. Whoever has to give way because of that is told.
+    pub fn acquire(
+        &mut self,
+        txn: TxnKey,
+        priority: Priority,
+        key: &[u8],
+        strength: LockStrength,
+        waits: bool,
+    ) -> (Acquire, Option<oneshot::Receiver<()>>) {
+        loop {
+            let (sender, receiver) = oneshot::channel();
+            let outcome = self.locks.acquire(txn, priority, key, strength, waits.then_some(|| sender));
+            self.note_losers();
+            match outcome {
+                // It waits for nothing from then on, so there is an end to it.
+                Acquire::DeadlockOf(victim) => self.break_waits(victim),
+                Acquire::Waiting(_) => return (outcome, Some(receiver)),
+                _ => return (outcome, None),
+            }
+        }
+    }
+
+    /// Gives up a wait for a lock.
+    pub fn cancel_wait(&mut self, waiter: WaiterId) {
+        wake(self.locks.cancel(waiter));
+        self.note_losers();
+    }
+
+    /// Notes from whom locks were taken.
+    fn note_losers(&mut self) {
+        let losers = self.locks.take_losers();
+        if losers.is_empty() {
+            return;
+        }
+        crate::metrics::metrics().locks_taken.inc_by(losers.len() as u64);
+        let lost = |part: &PartKey| losers.contains(&part.txn);
+        self.txns.iter_mut().filter(|(part, _)| lost(part)).for_each(|(_, entry)| entry.lost_locks = true);
     }
 
     /// Notes that a connection is open.
@@ -434,6 +476,7 @@ impl Shard {
                 entry.lost_locks = true;
             }
         }
+        self.note_losers();
     }
 
     /// Keeps transactions without intents in a range from having any, or no longer does.
@@ -484,6 +527,11 @@ impl Shard {
         self.awaiting.keys().map(|part| part.txn.tenant).chain(self.locks.waiting_tenants()).collect()
     }
 
+    /// The priority of a transaction that waits.
+    pub fn priority(&self, txn: TxnKey) -> Priority {
+        self.locks.priority(txn)
+    }
+
     /// Who waits for whom in a tenant, in locks and for decisions.
     pub fn waits(&self, tenant: u64) -> Vec<(TxnId, TxnId)> {
         let of_tenant = |part: &PartKey| part.txn.tenant == tenant;
@@ -503,6 +551,7 @@ impl Shard {
         waiting.sort_unstable_by_key(|(part, _)| **part);
         waiting.into_iter().for_each(|(_, waiting)| waiting.retain(|waiting| waiting.txn != Some(txn.id)));
         wake(self.locks.end_waits(txn));
+        self.note_losers();
     }
 
     /// Whether the waits of a transaction were ended because of a cycle. Said once.
@@ -570,6 +619,7 @@ impl Shard {
             }
         }
         wake(self.locks.release(part.txn));
+        self.note_losers();
         self.victims.remove(&part.txn);
         let entry = self.forget_part(part);
         self.awaiting.remove(&part).unwrap_or_default().into_iter().for_each(Awaiting::wake);

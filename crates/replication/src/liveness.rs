@@ -113,7 +113,7 @@ impl Liveness {
             // A copy: the buffer it came in is larger.
             peer.note = Bytes::copy_from_slice(&heartbeat.note);
         }
-        HeartbeatAck { sent_at: heartbeat.sent_at, epoch }
+        HeartbeatAck { sent_at: heartbeat.sent_at, epoch, wall_ns: 0 }
     }
 
     /// Whether this node has promised to support a process of another, and which time it has; 0 is never.
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn answers_to_others_and_old_answers_do_not_count() {
         let mut asker = Liveness::new(0, &Sound);
-        let ack = HeartbeatAck { sent_at: 10, epoch: 6 };
+        let ack = HeartbeatAck { sent_at: 10, epoch: 6, wall_ns: 0 };
         let support = |generation| Support { epoch: 3, generation };
         assert!(!asker.ack(20, 2, support(1), ack, 7, &Sound), "to an earlier process");
         let ack = HeartbeatAck { epoch: 7, ..ack };

@@ -12,7 +12,7 @@ pub type NodeId = u64;
 pub type RangeId = u64;
 
 /// Version of every message between KV nodes.
-pub const PEER_PROTOCOL_VERSION: u32 = 3;
+pub const PEER_PROTOCOL_VERSION: u32 = 4;
 /// Most entries accepted in one message.
 const MAX_ENTRIES: usize = 1 << 16;
 
@@ -88,6 +88,10 @@ pub struct HeartbeatAck {
     /// The epoch that is supported.
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
+    /// What the wall clock of the sender's driver shows, in nanoseconds since the Unix epoch; means nothing to this
+    /// crate. 0 if it does not say.
+    #[prost(uint64, tag = "70")]
+    pub wall_ns: u64,
 }
 
 /// Asks a node that is taken for the leader of a range whether it is.

@@ -1,5 +1,6 @@
 //! One long-lived child: what it is, where it listens, when it is started again.
 
+use super::reaper::Ended;
 use crate::announce::{self, Started};
 use crate::data_dir::{DataDir, kv_name};
 use crate::error::{Failure, Outcome};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Pause before a KV node is started again that has stopped itself for its clock: somebody has to set it first.
+const CLOCK_PAUSE: Duration = Duration::from_secs(60);
 /// A child that lived this long may end without being suspected.
 const HEALTHY: Duration = Duration::from_secs(10);
 /// A log that has outgrown this is moved aside when its process starts.
@@ -178,7 +181,7 @@ impl Child {
     }
 
     /// It ended before it served.
-    pub fn end_as_failure(&self, status: &str) -> Failure {
+    pub fn end_as_failure(&self, status: &Ended) -> Failure {
         self.see_log(Failure::new(format!("{} ended while it was starting ({status})", self.title)))
     }
 
@@ -191,10 +194,12 @@ impl Child {
         self.pid = None;
     }
 
-    /// Plans its next start; the more often it ended soon after its start, the later.
-    pub fn plan_start(&mut self, now: Instant) {
+    /// Plans its next start, and says how long that is; the more often it ended soon after its start, the later.
+    pub fn plan_start(&mut self, now: Instant, wrong_clock: bool) -> Duration {
         self.failures = if now.duration_since(self.started) >= HEALTHY { 0 } else { self.failures + 1 };
-        self.due = Some(now + pause(self.failures));
+        let pause = if wrong_clock { CLOCK_PAUSE } else { pause(self.failures) };
+        self.due = Some(now + pause);
+        pause
     }
 }
 

@@ -21,7 +21,7 @@ mod child;
 mod reaper;
 
 use crate::data_dir::{Addresses, DataDir, KvNode};
-use crate::duration::IdleTimeout;
+use crate::duration::{self, IdleTimeout};
 use crate::error::{Failure, Outcome};
 use crate::output;
 use child::{Child, Role};
@@ -54,6 +54,8 @@ pub(crate) struct Options {
     pub max_nodes: usize,
     /// KV nodes; as many as the data directory has if nobody says.
     pub kv_nodes: Option<u8>,
+    /// How far the wall clocks of KV nodes may be apart.
+    pub max_clock_offset: Duration,
 }
 
 /// A running system.
@@ -203,6 +205,7 @@ impl Supervisor {
                 let node = node.ok_or_else(|| Failure::new(format!("there is no KV node {number}")))?;
                 add("listen", node.address.to_string());
                 add("store", node.store.display().to_string());
+                add("max-clock-offset", duration::text(self.options.max_clock_offset));
                 // The first one makes the cluster; every other one knows somebody who is in it already.
                 if let Some(earlier @ [_, ..]) = self.kv_nodes.get(..index) {
                     add("join", kv_addresses(earlier));
@@ -266,9 +269,18 @@ impl Supervisor {
         for (pid, status) in reaper::reap() {
             // Others are SQL nodes that outlived a control process.
             if let Some(child) = self.children.iter_mut().find(|child| child.pid() == Some(pid)) {
-                output::note(format_args!("{} ended ({status}); starting it again", child.title()));
                 child.has_ended();
-                child.plan_start(Instant::now());
+                let pause = child.plan_start(Instant::now(), status.has_wrong_clock());
+                if status.has_wrong_clock() {
+                    output::note(format_args!(
+                        "{} has stopped: the clock of this machine is not that of the others; run NTP. It is \
+                         started again in {} seconds",
+                        child.title(),
+                        pause.as_secs()
+                    ));
+                } else {
+                    output::note(format_args!("{} ended ({status}); starting it again", child.title()));
+                }
             }
         }
     }
@@ -289,7 +301,7 @@ impl Supervisor {
                 && let Some(child) = self.children.get_mut(index)
             {
                 output::note(format_args!("cannot start {}: {}", child.title(), failure.message()));
-                child.plan_start(now);
+                child.plan_start(now, false);
             }
         }
     }

@@ -1,25 +1,39 @@
 //! Children of this process, orphans included: which there are, which have ended.
 
+use crate::error::WRONG_CLOCK;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use std::fmt;
 use std::fs;
 
 /// All children that have ended since the last call, and how.
-pub(super) fn reap() -> Vec<(u32, String)> {
+pub(super) fn reap() -> Vec<(u32, Ended)> {
     let mut ended = Vec::new();
     // An error says that there are no children at all.
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         if let Ok(pid) = u32::try_from(pid.as_raw_nonzero().get()) {
-            ended.push((pid, describe(status)));
+            ended.push((pid, Ended(status)));
         }
     }
     ended
 }
 
-fn describe(status: WaitStatus) -> String {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "for an unknown reason".into(),
+/// How a child has ended.
+pub(super) struct Ended(WaitStatus);
+
+impl Ended {
+    /// Whether it stopped itself because its clock is wrong.
+    pub fn has_wrong_clock(&self) -> bool {
+        self.0.exit_status() == Some(i32::from(WRONG_CLOCK))
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.exit_status(), self.0.terminating_signal()) {
+            (Some(code), _) => write!(f, "exit code {code}"),
+            (None, Some(signal)) => write!(f, "signal {signal}"),
+            (None, None) => f.write_str("for an unknown reason"),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub use options::{
 };
 
 use crate::client::KvClient;
+use crate::faults::Bug;
 use crate::lead::{Answered, Asked};
 use crate::router::{Place, SendError, Sending, Sent};
 use bytes::Bytes;
@@ -46,7 +47,7 @@ pub struct Txn {
 
 impl Txn {
     pub(crate) fn new(client: KvClient, options: TxnOptions) -> Self {
-        let mut state = State::new(options.lock_timeout_ms, client.environment().clone());
+        let mut state = State::new(options.lock_timeout_ms, options.priority, client.environment().clone());
         (state.read_timestamp, state.fixed) = (options.as_of, options.as_of.is_some());
         Txn { client, options, state: Mutex::new(state), moving: Default::default() }
     }
@@ -81,7 +82,8 @@ impl Txn {
 
     /// Starts a statement. Under READ COMMITTED it gets a snapshot of its own.
     pub fn begin_statement(&self) {
-        if self.options.isolation == Isolation::ReadCommitted {
+        let planted = || self.client.environment().planted(Bug::SnapshotPerStatement);
+        if self.options.isolation == Isolation::ReadCommitted || planted() {
             self.state.lock().new_snapshot();
         }
     }
@@ -102,7 +104,9 @@ impl Txn {
 
     /// Undoes everything written since the savepoint, which can be returned to again. Locks stay.
     pub fn rollback_to(&self, savepoint: Savepoint) {
-        self.state.lock().undo(savepoint.sequence);
+        if !self.client.environment().planted(Bug::UndoneKept) {
+            self.state.lock().undo(savepoint.sequence);
+        }
     }
 
     /// The range that holds a key or, if `before`, the keys right below it. What the transaction does not know the

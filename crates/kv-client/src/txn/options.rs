@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kv_api::batch::WaitPolicy;
-use kv_api::{LockStrength, Span, Timestamp};
+use kv_api::{LockStrength, Priority, Span, Timestamp};
 use std::time::Duration;
 
 /// How old the snapshot of [`TxnOptions::as_of`] is at least if any replica is asked for it: as a rule a replica was
@@ -37,6 +37,8 @@ pub struct TxnOptions {
     /// is [`FOLLOWER_READ_AGE`] old. A snapshot older than history is kept fails with
     /// [`kv_api::KvErrorKind::Retry`], one in the future with [`kv_api::KvErrorKind::InvalidRequest`].
     pub as_of: Option<Timestamp>,
+    /// How important it is among those it contends with for locks.
+    pub priority: Priority,
     /// Longest wait for a lock in milliseconds; 0 for no limit.
     pub lock_timeout_ms: u32,
     /// Buffered writes before they are flushed, in bytes.
@@ -50,6 +52,7 @@ impl Default for TxnOptions {
             read_only: false,
             follower_reads: false,
             as_of: None,
+            priority: Priority::Normal,
             lock_timeout_ms: 0,
             buffer_bytes: DEFAULT_BUFFER_BYTES,
         }

@@ -7,7 +7,7 @@ use crate::refresh::RefreshSpans;
 use crate::write_buffer::WriteBuffer;
 use bytes::Bytes;
 use kv_api::batch::IgnoredSequences;
-use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, Timestamp, TxnMeta};
+use kv_api::{BatchResponse, Header, KvError, KvErrorKind, KvResult, Priority, Timestamp, TxnMeta};
 
 /// Where a transaction is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct State {
     /// Keys locked, roughly.
     pub locked_keys: usize,
     pub lock_timeout_ms: u32,
+    /// How important it is.
+    pub priority: Priority,
     /// Number of the statement.
     pub statement: u32,
     /// Number of batches of writes the node has as intents.
@@ -67,7 +69,7 @@ pub fn ended() -> KvError {
 
 impl State {
     /// The state of a transaction that has done nothing.
-    pub fn new(lock_timeout_ms: u32, environment: Environment) -> Self {
+    pub fn new(lock_timeout_ms: u32, priority: Priority, environment: Environment) -> Self {
         State {
             id: new_id(&environment),
             environment,
@@ -81,6 +83,7 @@ impl State {
             uncertain_until: None,
             locked_keys: 0,
             lock_timeout_ms,
+            priority,
             statement: 0,
             flushes: 0,
             buffer: WriteBuffer::default(),
@@ -115,6 +118,7 @@ impl State {
             ignored: self.ignored.clone(),
             has_intents: part.is_some_and(|part| part.has_intents),
             lease: part.map_or(0, |part| part.lease),
+            priority: self.priority as i32,
         }
     }
 
@@ -299,7 +303,7 @@ mod tests {
 
     #[test]
     fn reads_that_overlap_come_from_one_snapshot() {
-        let mut state = State::new(0, Environment::of_machine());
+        let mut state = State::new(0, Priority::Normal, Environment::of_machine());
         let (first, second) = (Seen::of(&state, 1), Seen::of(&state, 1));
         assert!(first.admit(&mut state, &at(5)));
         assert!(!second.admit(&mut state, &at(6)), "another snapshot");
@@ -312,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_snapshot_moves_only_if_everything_read_was_checked() {
-        let mut state = State::new(0, Environment::of_machine());
+        let mut state = State::new(0, Priority::Normal, Environment::of_machine());
         assert!(Seen::of(&state, 1).admit(&mut state, &at(5)));
         let locking = Seen::of(&state, 1);
         state.refresh.add(&Span::point(Bytes::from_static(b"k")));
@@ -323,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_flush_makes_reads_under_way_stale() {
-        let mut state = State::new(0, Environment::of_machine());
+        let mut state = State::new(0, Priority::Normal, Environment::of_machine());
         let read = Seen::of(&state, 1);
         state.flushes += 1;
         assert!(!read.admit(&mut state, &at(5)));
@@ -332,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_read_of_an_earlier_statement_leaves_the_snapshot_alone() {
-        let mut state = State::new(0, Environment::of_machine());
+        let mut state = State::new(0, Priority::Normal, Environment::of_machine());
         let late = Seen::of(&state, 1);
         state.new_snapshot();
         assert!(late.admit(&mut state, &at(5)));
@@ -341,7 +345,7 @@ mod tests {
 
     #[test]
     fn undone_ranges_stay_sorted_and_disjoint() {
-        let mut state = State::new(0, Environment::of_machine());
+        let mut state = State::new(0, Priority::Normal, Environment::of_machine());
         state.parts.learn(Located { range_id: 1, ..Located::default() });
         state.parts.get_mut(1).unwrap().has_intents = true;
         let mut model = std::collections::BTreeSet::new();

@@ -141,6 +141,9 @@ pub struct Wait {
     /// Id of the one waited for.
     #[prost(bytes = "bytes", tag = "2")]
     pub holder: Bytes,
+    /// How important the one that waits is.
+    #[prost(enumeration = "kv_api::Priority", tag = "70")]
+    pub priority: i32,
 }
 
 /// Who waits for whom on a node.

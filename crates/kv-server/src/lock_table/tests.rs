@@ -12,6 +12,15 @@ fn txn(name: &str) -> TxnKey {
     TxnKey { tenant: 2, id }
 }
 
+/// Names that begin with `h` or `l` are those of transactions of high or low priority.
+fn priority(name: &str) -> Priority {
+    match name.as_bytes()[0] {
+        b'h' => Priority::High,
+        b'l' => Priority::Low,
+        _ => Priority::Normal,
+    }
+}
+
 fn run(script: &str) -> Vec<String> {
     let mut table: LockTable<String> = LockTable::default();
     let mut trace = Vec::new();
@@ -25,11 +34,23 @@ fn run(script: &str) -> Vec<String> {
         let result = match words[0] {
             "lock" => {
                 let waker = || format!("{}:{}", words[1], words[2]);
-                format!("{:?}", table.acquire(txn(words[1]), words[2].as_bytes(), strength(), Some(waker)))
+                format!(
+                    "{:?}",
+                    table.acquire(
+                        txn(words[1]),
+                        priority(words[1]),
+                        words[2].as_bytes(),
+                        strength(),
+                        Some(waker)
+                    )
+                )
             }
             "try" => {
                 let none: Option<fn() -> String> = None;
-                format!("{:?}", table.acquire(txn(words[1]), words[2].as_bytes(), strength(), none))
+                format!(
+                    "{:?}",
+                    table.acquire(txn(words[1]), priority(words[1]), words[2].as_bytes(), strength(), none)
+                )
             }
             "intent" => {
                 table.hold_for_intent(txn(words[1]), words[2].as_bytes());
@@ -37,6 +58,15 @@ fn run(script: &str) -> Vec<String> {
             }
             "cancel" => woken(table.cancel(words[1].parse().expect("a number"))),
             "release" => woken(table.release(txn(words[1]))),
+            "firm" => {
+                table.make_firm(txn(words[1]));
+                "ok".to_owned()
+            }
+            "losers" => {
+                let losers = table.take_losers().into_iter();
+                let name = |txn: TxnKey| String::from_utf8_lossy(&txn.id).trim_end_matches('\0').to_owned();
+                losers.map(name).collect::<Vec<_>>().join(" ")
+            }
             "empty" => table.is_empty().to_string(),
             other => panic!("no such step: {other}"),
         };
@@ -244,14 +274,120 @@ fn a_transaction_may_wait_in_several_places() {
 fn a_holder_waits_for_an_intent_that_is_found_under_its_lock() {
     let mut table = LockTable::default();
     let (one, other) = (txn("one"), txn("other"));
-    assert_eq!(table.acquire(one, b"k", LockStrength::Exclusive, Some(|| 1)), Acquire::Granted);
+    assert_eq!(
+        table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, Some(|| 1)),
+        Acquire::Granted
+    );
     table.hold_for_intent(other, b"k");
     assert!(!table.is_free(one, b"k", LockStrength::Exclusive));
-    let Acquire::Waiting(_) = table.acquire(one, b"k", LockStrength::Exclusive, Some(|| 2)) else {
+    let Acquire::Waiting(_) = table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, Some(|| 2))
+    else {
         panic!("it must wait")
     };
     let woken = table.release(other);
     assert_eq!(woken.iter().map(|wakeup| wakeup.waker).collect::<Vec<_>>(), [2]);
     assert!(table.is_free(one, b"k", LockStrength::Exclusive));
     assert!(table.release(one).is_empty() && table.is_empty());
+}
+
+#[test]
+fn high_priority_takes_locks_from_low_priority() {
+    let trace = run("lock l1 k x
+        lock n k x
+        lock l2 k x
+        lock h k x
+        losers
+        release n
+        losers
+        release l1
+        lock l1 k s
+        release h
+        release l2
+        release l1
+        empty");
+    assert_eq!(
+        trace,
+        [
+            "Granted",
+            "Waiting(1)",
+            "Waiting(2)",
+            // Behind the one of normal priority, for whom the holder is in the way.
+            "Waiting(3)",
+            "",
+            "h:k",
+            "l1",
+            "nobody",
+            "Waiting(4)",
+            "l2:k",
+            "l1:k",
+            "nobody",
+            "true"
+        ]
+    );
+    let trace = run("lock l1 k s
+        lock l2 k s
+        try n k x
+        try h k x
+        losers
+        lock l1 k s
+        release h
+        release l1
+        release l2
+        empty");
+    let expected = [
+        "Granted",
+        "Granted",
+        "Conflict",
+        "Granted",
+        "l1 l2",
+        "Waiting(1)",
+        "l1:k",
+        "nobody",
+        "nobody",
+        "true",
+    ];
+    assert_eq!(trace, expected);
+}
+
+#[test]
+fn locks_of_firm_transactions_are_not_taken() {
+    let trace = run("lock l1 k x
+        firm l1
+        try h k x
+        lock l2 m x
+        intent l2 n
+        try h m x
+        lock n o x
+        try h o x
+        lock h2 p x
+        try h p x
+        release l1
+        release l2
+        release n
+        release h2
+        release h
+        empty");
+    let expected = [
+        "Granted", "ok", "Conflict", "Granted", "ok", "Conflict", "Granted", "Conflict", "Granted",
+        "Conflict", "nobody", "nobody", "nobody", "nobody", "nobody", "true",
+    ];
+    assert_eq!(trace, expected);
+}
+
+#[test]
+fn the_lowest_priority_of_a_cycle_gives_way() {
+    let cycle = |first: &str, second: &str| {
+        let script = format!(
+            "lock {first} j x
+            lock {second} k x
+            lock {first} k x
+            lock {second} j x"
+        );
+        run(&script).pop().unwrap_or_default()
+    };
+    assert_eq!(cycle("n", "m"), "Deadlock", "the one that closes it");
+    assert_eq!(cycle("n", "l"), "Deadlock");
+    assert_eq!(cycle("h", "n"), "Deadlock");
+    assert_eq!(cycle("l", "n"), format!("{:?}", Acquire::DeadlockOf(txn("l"))));
+    assert_eq!(cycle("n", "h"), format!("{:?}", Acquire::DeadlockOf(txn("n"))));
 }

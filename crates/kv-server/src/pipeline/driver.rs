@@ -8,14 +8,17 @@ use super::recovery::Recovery;
 use super::{
     Asked, CEILING_AHEAD_NS, CEILING_SLACK_NS, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State,
 };
+use crate::clock_check::ClockCheck;
 use crate::command::CommandError;
+use crate::environment::Environment;
 use crate::metrics::metrics;
 use bytes::Bytes;
 use hashbrown::HashSet;
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::Mutex;
 use replication::config::TICK_MS;
-use replication::message::{Members, Payload};
+use replication::liveness::SUPPORT_MS;
+use replication::message::{HeartbeatAck, Members, Payload};
 use replication::{
     Envelope, Event, GroupStatus, LeaseView, Millis, NodeId, Proposal, RangeDescriptor, RangeId,
     ReplicationError, Sound, Store,
@@ -138,6 +141,7 @@ pub(super) struct Driver {
     /// Who waits for entries to be applied.
     reaching: Vec<(RangeId, u64, oneshot::Sender<bool>)>,
     disk_was_full: bool,
+    clocks: ClockCheck,
 }
 
 /// What there is to do.
@@ -153,6 +157,14 @@ fn busy(reason: &str) -> KvError {
     KvError::new(KvErrorKind::Unavailable, format!("the range stays as it is: {reason}"))
 }
 
+/// An envelope as it leaves: an answer to a heartbeat says what the wall clock shows.
+fn stamped(mut envelope: Envelope, environment: &Environment) -> Envelope {
+    if let Some(Payload::HeartbeatAck(ack)) = &mut envelope.payload {
+        ack.wall_ns = environment.physical_ns();
+    }
+    envelope
+}
+
 fn span_of(descriptor: &RangeDescriptor) -> Span {
     Span::new(descriptor.start.clone(), descriptor.end.clone())
 }
@@ -164,6 +176,7 @@ impl Driver {
         engine: Arc<dyn Engine>,
         store: Store<Sound>,
         transport: Arc<dyn Transport>,
+        clocks: ClockCheck,
     ) -> Self {
         Driver {
             shared,
@@ -181,6 +194,7 @@ impl Driver {
             splitting: BTreeSet::new(),
             reaching: Vec::new(),
             disk_was_full: false,
+            clocks,
         }
     }
 
@@ -224,6 +238,12 @@ impl Driver {
         if let Err(error) = self.turn(work) {
             tracing::error!("replication failed, the node must restart: {error}");
             self.fail(&storage_error(error));
+            return false;
+        }
+        if let Some(too_far) = self.shared.too_far.get() {
+            let stopped = format!("the node stops: {too_far}");
+            tracing::error!("{stopped}");
+            self.fail(&StorageError::Io(stopped));
             return false;
         }
         let settled = self.pending.is_empty() && self.shared.state.lock().queue.is_empty();
@@ -303,6 +323,7 @@ impl Driver {
         if now >= self.next_tick {
             self.note_use(now);
             self.store.tick(now);
+            self.check_clocks(now);
             self.next_tick = now + self.tick_interval();
             self.tell_late(now);
             self.catch_up(now)?;
@@ -320,15 +341,16 @@ impl Driver {
         for asked in work.asked {
             self.answer(now, asked)?;
         }
-        let transport = &self.transport;
-        let send =
-            |messages: &mut Vec<Envelope>| messages.drain(..).for_each(|message| transport.send(message));
+        let (transport, environment) = (&self.transport, &self.shared.environment);
+        let send = |messages: &mut Vec<Envelope>| {
+            messages.drain(..).for_each(|message| transport.send(stamped(message, environment)));
+        };
         let events = self.store.process_with(now, send)?;
         for event in events {
             self.happened(now, event)?;
         }
         for envelope in self.store.take_messages() {
-            self.transport.send(envelope);
+            self.transport.send(stamped(envelope, &self.shared.environment));
         }
         self.hand_over(now);
         self.propose_splits(now);
@@ -343,9 +365,49 @@ impl Driver {
             Some(Payload::SnapshotChunk(chunk)) => Some(chunk.range_id),
             _ => None,
         };
+        if let Some(Payload::HeartbeatAck(ack)) = envelope.payload {
+            self.measure_clock(envelope.from, ack);
+        }
         self.store.step(now, envelope);
         if let Some(range) = range {
             self.note_awake(range);
+        }
+    }
+
+    /// An answer to a heartbeat says what the wall clock of another node shows.
+    fn measure_clock(&mut self, node: NodeId, ack: HeartbeatAck) {
+        if ack.wall_ns == 0 || ack.epoch != self.store.epoch() {
+            return;
+        }
+        // Not the time of the turn: the answer may have come after it began.
+        let now = self.shared.moment();
+        self.clocks.measure(node, ack.sent_at, ack.wall_ns, now);
+        let Some(offset) = self.clocks.offset(node, now) else { return };
+        let gauge = metrics().clock_offsets.with_label_values(&[&node.to_string()]);
+        gauge.set(offset.middle() as f64 / 1e9);
+        if self.clocks.is_news(node, offset) {
+            let (least_ms, most_ms) = (offset.least / 1_000_000, offset.most / 1_000_000);
+            tracing::warn!(
+                node,
+                "the wall clock of another node is {least_ms} to {most_ms} ms ahead of this one's, which is nearly \
+                 too much or too much: run NTP on all nodes"
+            );
+        }
+    }
+
+    /// Compares the wall clock with those of the others that are live.
+    fn check_clocks(&mut self, now: Millis) {
+        let live = self.store.liveness().silences(now).filter(|(_, silent)| *silent <= SUPPORT_MS);
+        let live: Vec<NodeId> = live.map(|(node, _)| node).collect();
+        let moment = self.shared.moment();
+        {
+            let mut state = self.shared.state.lock();
+            state.steady.set_disputed(self.clocks.is_disputed(&live, moment));
+            // Read at least at every tick, so that it notices jumps.
+            self.shared.wall_ns(&mut state);
+        }
+        if let Some(too_far) = self.clocks.check(&live, moment) {
+            let _ = self.shared.too_far.set(too_far);
         }
     }
 
@@ -466,7 +528,7 @@ impl Driver {
                 found.load.written += u64::try_from(bytes).unwrap_or(u64::MAX);
             }
             if found.in_flight.remove(&timestamp) {
-                found.landed.send_replace(());
+                found.landed.notify();
             }
         }
         (command.done)(result.map(|_| timestamp));
@@ -477,11 +539,13 @@ impl Driver {
         if awake.ceiling_asked || awake.acquired.is_none() {
             return;
         }
-        let wanted = {
-            let state = self.shared.state.lock();
-            state.ranges.get(&range).map_or(0, |found| found.clock.latest().max(found.wanted).wall_ns)
+        let (wanted, wall_ns) = {
+            let mut state = self.shared.state.lock();
+            let wall_ns = self.shared.wall_ns(&mut state);
+            let wanted = state.ranges.get(&range);
+            (wanted.map_or(0, |found| found.clock.latest().max(found.wanted).wall_ns), wall_ns)
         };
-        let ahead = self.shared.environment.physical_ns().saturating_add(CEILING_AHEAD_NS);
+        let ahead = wall_ns.saturating_add(CEILING_AHEAD_NS);
         let ceiling = Timestamp::new(ahead.max(wanted.saturating_add(CEILING_SLACK_NS)), 0);
         awake.ceiling_asked = self.store.extend_ceiling(now, range, ceiling).is_ok();
     }
@@ -856,7 +920,7 @@ impl Driver {
                         && ceiling > found.clock.latest() =>
                 {
                     if found.held.is_none_or(|held| held.ceiling != ceiling) {
-                        found.landed.send_replace(());
+                        found.landed.notify();
                     }
                     found.held = Some(Held { sequence, ceiling, until });
                     found.stand(Standing::Leaseholder(sequence));
@@ -879,7 +943,7 @@ impl Driver {
             let mut state = self.shared.state.lock();
             if let Some(found) = state.ranges.get_mut(&range) {
                 found.held = None;
-                found.landed.send_replace(());
+                found.landed.notify();
                 found.wanted = Timestamp::MIN;
                 found.wants_ceiling = false;
                 found.damaged = None;

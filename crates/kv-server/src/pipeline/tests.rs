@@ -18,7 +18,8 @@ impl Transport for Nobody {
 fn start(engine: &Arc<MemoryEngine>) -> Pipeline {
     let shared: Arc<dyn Engine> = engine.clone();
     let identity = open_or_found(&shared).expect("found");
-    Pipeline::start(engine.clone(), 1 << 20, Arc::new(Nobody), move |now| {
+    let bounds = Bounds { max_queued_bytes: 1 << 20, max_clock_offset: Duration::from_millis(500) };
+    Pipeline::start(engine.clone(), bounds, Arc::new(Nobody), move |now| {
         Ok(Store::open(shared, StoreConfig::new(identity.node_id, 1, 1), Sound, now).expect("open"))
     })
     .expect("start")
@@ -151,4 +152,50 @@ fn closing_applies_what_is_queued_and_refuses_more() {
     pipeline.close();
     assert_eq!(receiver.try_iter().filter(Result::is_ok).count(), 10);
     assert_eq!(pipeline.submit(late).err().map(|error| error.kind()), Some(KvErrorKind::Unavailable));
+}
+
+/// A machine whose wall clock is set by hand, and on which no other time passes.
+struct ByHand(std::sync::atomic::AtomicU64);
+
+impl crate::environment::Surroundings for ByHand {
+    fn millis(&self) -> Millis {
+        1000
+    }
+
+    fn physical_ns(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn random(&self) -> [u8; 16] {
+        [7; 16]
+    }
+}
+
+#[test]
+fn a_wall_clock_that_is_set_takes_nothing_back_and_pushes_nothing_ahead() {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    const NOW_NS: u64 = 1_700_000_000_000_000_000;
+    let engine = Arc::new(MemoryEngine::new());
+    let machine = Arc::new(ByHand(NOW_NS.into()));
+    let set = |wall_ns| machine.0.store(wall_ns, std::sync::atomic::Ordering::Relaxed);
+    let start = || {
+        let shared: Arc<dyn Engine> = engine.clone();
+        let identity = open_or_found(&shared).expect("found");
+        let bounds = Bounds { max_queued_bytes: 1 << 20, max_clock_offset: Duration::from_millis(500) };
+        let environment = Environment::given(machine.clone());
+        let open = move |now| {
+            Ok(Store::open(shared, StoreConfig::new(identity.node_id, 1, 1), Sound, now).expect("open"))
+        };
+        Pipeline::start_stepped(engine.clone(), bounds, Arc::new(Nobody), environment, open).expect("start")
+    };
+    let (pipeline, stepped) = start();
+    let first = pipeline.clock(ROOT).expect("held");
+    set(NOW_NS + HOUR_NS);
+    let second = pipeline.clock(ROOT).expect("held");
+    assert!(second > first && second.wall_ns < NOW_NS + HOUR_NS / 2, "it is not followed at once: {second}");
+    drop((pipeline, stepped));
+    engine.crash();
+    set(NOW_NS - HOUR_NS);
+    let (pipeline, _stepped) = start();
+    assert!(pipeline.clock(ROOT).expect("held") > second, "time goes on across a restart");
 }

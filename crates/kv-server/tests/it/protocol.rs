@@ -355,6 +355,96 @@ async fn deadlocks_fail_the_request_that_closes_the_cycle() {
     assert_eq!(client.scan_all().await, [("a".to_owned(), "2".to_owned())]);
 }
 
+fn begin_as(client: &Client, priority: Priority) -> Txn {
+    let mut txn = client.begin();
+    txn.header.txn.iter_mut().for_each(|meta| meta.set_priority(priority));
+    txn
+}
+
+/// Locks a key, and from then on rests on the lease, as coordinators do.
+async fn lock_and_rest(txn: &mut Txn, name: &str) {
+    let locked = txn.send(vec![locking_get(name, LockStrength::Exclusive)]).await.expect("free");
+    txn.header.txn.iter_mut().for_each(|meta| meta.lease = locked.lease);
+}
+
+#[tokio::test]
+async fn high_priority_takes_locks_from_low_priority() {
+    let test = TestNode::start();
+    let client = test.client();
+    client.put("a", "1").await;
+
+    // Under READ COMMITTED nothing but locks says what a transaction rests on.
+    let mut low = begin_as(&client, Priority::Low);
+    lock_and_rest(&mut low, "a").await;
+    low.spans.clear();
+    let mut normal = client.begin();
+    normal.header.wait_policy = WaitPolicy::Error as i32;
+    let refused = normal.lock("a", LockStrength::Exclusive).await;
+    assert_eq!(kind(refused), KvErrorKind::LockNotAvailable, "not everybody takes them");
+    let mut high = begin_as(&client, Priority::High);
+    assert_eq!(high.lock("a", LockStrength::Exclusive).await.expect("taken"), Some("1".to_owned()));
+    assert_eq!(kind(low.commit(vec![put("b", "1", 1)]).await), KvErrorKind::Aborted);
+    low.abort().await.expect("abort");
+    high.abort().await.expect("abort");
+
+    // Under SERIALIZABLE what was read is checked: it has not changed, and then it has.
+    for (changes, expected) in [(false, None), (true, Some(KvErrorKind::Retry))] {
+        let mut low = begin_as(&client, Priority::Low);
+        lock_and_rest(&mut low, "a").await;
+        let mut high = begin_as(&client, Priority::High);
+        lock_and_rest(&mut high, "a").await;
+        if changes {
+            high.commit(vec![put("a", "2", 1)]).await.expect("commit");
+        } else {
+            high.abort().await.expect("abort");
+        }
+        let committed = low.commit(vec![put("b", "1", 1)]).await;
+        assert_eq!(committed.err().map(|error| error.kind()), expected);
+        low.abort().await.expect("abort");
+    }
+
+    // Writes without a lock wait for nobody of low priority either.
+    let mut low = begin_as(&client, Priority::Low);
+    lock_and_rest(&mut low, "a").await;
+    begin_as(&client, Priority::High).commit(vec![put("a", "3", 1)]).await.expect("commit");
+    low.abort().await.expect("abort");
+
+    // Intents stay.
+    let mut low = begin_as(&client, Priority::Low);
+    low.send(vec![put("a", "4", 1)]).await.expect("flush");
+    let mut high = begin_as(&client, Priority::High);
+    {
+        let mut waiting = Box::pin(high.lock("a", LockStrength::Exclusive));
+        assert_waits(&mut waiting).await;
+        low.commit(vec![]).await.expect("commit");
+        assert_eq!(waiting.await.expect("granted"), Some("4".to_owned()));
+    }
+    high.abort().await.expect("abort");
+    normal.abort().await.expect("abort");
+    test.settled().await;
+}
+
+#[tokio::test]
+async fn of_a_cycle_the_lowest_priority_gives_way() {
+    let test = TestNode::start();
+    let client = test.client();
+    let (mut low, mut normal) = (begin_as(&client, Priority::Low), client.begin());
+    low.lock("a", LockStrength::Exclusive).await.expect("free");
+    normal.lock("b", LockStrength::Exclusive).await.expect("free");
+    let mut waiting = Box::pin(low.lock("b", LockStrength::Exclusive));
+    assert_waits(&mut waiting).await;
+    {
+        // It closes the cycle, and goes on all the same.
+        let mut closing = Box::pin(normal.lock("a", LockStrength::Exclusive));
+        assert_waits(&mut closing).await;
+        assert_eq!(kind(waiting.await), KvErrorKind::Deadlock);
+        low.abort().await.expect("abort");
+        closing.await.expect("granted");
+    }
+    normal.abort().await.expect("abort");
+    test.settled().await;
+}
+
 #[tokio::test]
 async fn a_locking_read_moves_the_snapshot_unless_that_would_show() {
     let test = TestNode::start();
@@ -567,6 +657,14 @@ async fn bounds_on_locks_cost_waiting_not_correctness_and_transactions_are_bound
     two.lock("c", LockStrength::Exclusive).await.expect("the third lock was not kept");
     two.commit(vec![put("c", "two", 1)]).await.expect("commit");
     assert_eq!(kind(one.commit(vec![put("c", "one", 1)]).await), KvErrorKind::Retry, "found at the commit");
+    // One that rests on its locks alone is told that it does not have them all.
+    let mut resting = client.begin();
+    for name in ["a", "b", "c"] {
+        lock_and_rest(&mut resting, name).await;
+    }
+    resting.spans.clear();
+    assert_eq!(kind(resting.commit(vec![put("c", "one", 1)]).await), KvErrorKind::Aborted);
+    resting.abort().await.expect("abort");
     let (mut three, mut four, mut five) = (client.begin(), client.begin(), client.begin());
     three.lock("x", LockStrength::Shared).await.expect("second open transaction");
     four.send(vec![put("y", "1", 1)]).await.expect("third");
@@ -576,4 +674,20 @@ async fn bounds_on_locks_cost_waiting_not_correctness_and_transactions_are_bound
     three.abort().await.expect("abort");
     let mut six = client.begin();
     six.lock("z", LockStrength::Shared).await.expect("room again");
+}
+
+#[tokio::test]
+async fn so_many_transactions_may_have_intents_at_once() {
+    let limits = Limits { max_intent_txns_per_tenant: 1, ..Limits::default() };
+    let test = TestNode::with(Arc::new(MemoryEngine::new()), limits);
+    let client = test.client();
+    let (mut one, mut two) = (client.begin(), client.begin());
+    one.send(vec![put("a", "1", 1)]).await.expect("flush");
+    one.send(vec![put("b", "1", 2)]).await.expect("it has some already");
+    assert_eq!(kind(two.send(vec![put("c", "1", 1)]).await), KvErrorKind::Overloaded);
+    one.commit(vec![]).await.expect("commit");
+    test.settled().await;
+    two.send(vec![put("c", "1", 1)]).await.expect("room again");
+    two.abort().await.expect("abort");
+    test.settled().await;
 }

@@ -341,6 +341,11 @@ impl<F: Faults> Store<F> {
         self.liveness.set_peers(nodes.filter(|other| *other != node));
     }
 
+    /// Distinguishes this process from those of the node before it.
+    pub fn epoch(&self) -> u64 {
+        self.config.epoch
+    }
+
     /// How this node sees the others.
     pub fn liveness(&self) -> &Liveness {
         &self.liveness

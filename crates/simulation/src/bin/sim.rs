@@ -14,9 +14,8 @@
 //!
 //! Ends with 1 if a check failed and with 2 if it was called wrongly.
 
-use kv_server::faults::Bug;
 use simulation::planted::Plant;
-use simulation::real::Tracing;
+use simulation::real::{Planted, Tracing};
 use simulation::{Options, Wanted, operations, real, report, run, run_many, sweep};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -65,8 +64,9 @@ fn transactions() -> ExitCode {
         Some(_) => Tracing::Kept,
     };
     let bug = set("BUG").map(|name| {
-        let bug = Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name);
-        bug.ok_or_else(|| format!("BUG is {name}, but should be one of {:?}", Bug::ALL))
+        let bug = Planted::all().find(|bug| format!("{bug:?}") == name);
+        let known = || Planted::all().collect::<Vec<_>>();
+        bug.ok_or_else(|| format!("BUG is {name}, but should be one of {:?}", known()))
     });
     let bug = match bug.transpose() {
         Ok(bug) => bug,

@@ -1,9 +1,11 @@
 //! A client's process: where its [`KvClient`] has time, chance and connections from.
 
+use super::Planted;
 use super::machine::{address, node_at};
 use super::stream::{Breaker, connection};
 use super::world::World;
 use kv_client::environment::{Connecting, Stream, Surroundings};
+use kv_client::faults::Bug;
 use kv_client::{Config, Environment, KvClient, TenantId};
 use kv_server::authorize::Caller;
 use parking_lot::Mutex;
@@ -111,6 +113,10 @@ impl Surroundings for Desk {
         let mut bytes = [0; 16];
         self.rng.lock().fill_bytes(&mut bytes);
         bytes
+    }
+
+    fn planted(&self, bug: Bug) -> bool {
+        self.world.options.bug == Some(Planted::Client(bug))
     }
 
     fn connect(&self, address: &str) -> Connecting {

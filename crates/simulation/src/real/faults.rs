@@ -8,6 +8,7 @@ use super::workload::borders;
 use super::world::{FIRST_CLIENT, World};
 use crate::clock::{MAX_RATE_PPM, MILLI, Micros, SECOND};
 use crate::network::{Link, Weather};
+use kv_api::TenantId;
 use kv_server::authorize::Caller;
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -147,23 +148,42 @@ async fn happen(world: &Arc<World>, kind: Menu) {
                 .draw(|rng| (rng.random_range(-most..=most), rng.random_range(-MAX_RATE_PPM..=MAX_RATE_PPM)));
             world.note(|| format!("node {id}: wall clock {offset} us off, rate {rate} ppm"));
             world.count("clocks set");
+            let wrong = world.has_wrong_clock(id);
             world.with_clock(id, |clock, now| {
-                clock.set_wall_offset(offset);
+                if !wrong {
+                    clock.set_wall_offset(offset);
+                }
                 clock.set_rate(now, rate);
             });
         }
+        Menu::WrongClocks => {
+            let id = some_node(world);
+            let offset = world.draw(|rng| {
+                let far = rng.random_range(2 * SECOND..3600 * SECOND).cast_signed();
+                if rng.random_bool(0.5) { far } else { -far }
+            });
+            // One at a time: with two wrong clocks of three nobody knows which is right.
+            if world.begin_wrong_clock(id) {
+                world.note(|| format!("node {id}: wall clock set {offset} us off"));
+                world.count("clocks set wrong");
+                world.with_clock(id, |clock, _| clock.set_wall_offset(offset));
+            }
+        }
         Menu::Transfers => transfer(world).await,
-        Menu::Splits => split(world),
+        Menu::Splits => {
+            let tenants = tenants(world);
+            if let Some(tenant) = world.draw(|rng| tenants.choose(rng).copied()) {
+                split(world, tenant);
+            }
+        }
         // Clients do these to themselves.
-        Menu::BrokenConnections | Menu::ClientCrashes => {}
+        Menu::BrokenConnections | Menu::ClientCrashes | Menu::CoordinatorCrashes => {}
     }
 }
 
-/// Splits a tenant's range somewhere, if it is not split there already.
-fn split(world: &Arc<World>) {
-    let tenants = tenants(world);
-    let tenant = world.draw(|rng| tenants.choose(rng).copied());
-    let borders = tenant.map_or_else(Vec::new, |tenant| borders(world, tenant));
+/// Splits a range of a tenant somewhere, if it is not split there already.
+pub fn split(world: &Arc<World>, tenant: TenantId) {
+    let borders = borders(world, tenant);
     let Some(border) = world.draw(|rng| borders.choose(rng).cloned()) else { return };
     let world = Arc::clone(world);
     tokio::spawn(async move {

@@ -30,6 +30,12 @@ pub async fn mend(world: &Arc<World>) {
         });
         begin_again(world, id).await;
     }
+    // It has two others that hear it now.
+    let stopped = async || match world.wrong_clock() {
+        Some(id) => Err(format!("node {id} goes on")),
+        None => Ok(()),
+    };
+    until(world, RECOVERY, "a node with a wrong clock stops", stopped).await;
 }
 
 /// Everything works again, nothing is left behind, and the replicas are the same.

@@ -3,6 +3,7 @@
 //! A crash leaves the old process in a world of its own: its driver is dropped, its disk is another from then
 //! on ([`MemoryEngine::after_crash`]), and nothing that it still says reaches anybody.
 
+use super::Planted;
 use super::stream::Breaker;
 use super::world::World;
 use crate::clock::{MILLI, Micros, SECOND};
@@ -115,7 +116,7 @@ impl Surroundings for NodeWorld {
     }
 
     fn planted(&self, bug: Bug) -> bool {
-        self.world.options.bug == Some(bug)
+        self.world.options.bug == Some(Planted::Node(bug))
     }
 
     fn random(&self) -> [u8; 16] {
@@ -254,6 +255,8 @@ pub async fn start(world: &Arc<World>, id: NodeId) {
     });
     let Some((engine, start)) = engine else { return };
     world.note(|| format!("node {id}: starts"));
+    // As NTP does when a machine boots.
+    world.end_wrong_clock(id);
     if let Err(error) = start_on(world, id, engine, start).await {
         world.violate("nodes start", format!("node {id}: {error}"));
     }
@@ -324,7 +327,11 @@ async fn drive(world: Arc<World>, id: NodeId, start: u64, mut stepped: Stepped) 
         }
         if !stepped.turn() {
             let torn = world.with_machine(id, |machine| machine.starts == start && machine.torn);
+            let too_far = world
+                .with_machine(id, |machine| machine.process.as_ref()?.node.pipeline().too_far())
+                .flatten();
             match torn {
+                _ if too_far.is_some() => stop_for_clock(&world, id),
                 Some(true) => {
                     world.note(|| format!("node {id}: failed in the middle of a turn"));
                     drop(stepped);
@@ -355,6 +362,22 @@ async fn drive(world: Arc<World>, id: NodeId, start: u64, mut stepped: Stepped) 
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// A node has stopped itself because its clock is wrong.
+fn stop_for_clock(world: &Arc<World>, id: NodeId) {
+    if !world.has_wrong_clock(id) {
+        return world
+            .violate("nodes with right clocks go on", format!("node {id} has stopped for its clock"));
+    }
+    world.note(|| format!("node {id}: has stopped, its clock is wrong"));
+    world.count("stopped for the clock");
+    crash(world, id, Loss::Everything, Ending::Noticed);
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        world.sleep(world.draw(|rng| rng.random_range(10 * MILLI..3 * SECOND))).await;
+        begin_again(&world, id).await;
+    });
 }
 
 /// What a crash loses of what was not synced.

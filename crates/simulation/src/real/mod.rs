@@ -12,7 +12,7 @@
 //! A seed draws a [`plan::Plan`]. A cluster is founded, other nodes join it, and tenants are created. Clients
 //! run random transactions over several ranges ([`workload`]) while things go wrong ([`faults`]): nodes and clients crash, the
 //! network is cut, late, lossy and repeats itself, disks are slow or fail in the middle of a turn, clocks err,
-//! leases move, ranges are split. Then all is well again ([`finish`]).
+//! leases move, ranges are split, a clock is set to another hour. Then all is well again ([`finish`]).
 //!
 //! # What is checked
 //!
@@ -23,6 +23,7 @@
 //! | nothing is left behind: locks, latches, open transactions, intents | [`kv_server::Node::is_idle`] |
 //! | replicas are the same | the cluster's own comparison |
 //! | nothing panics, nodes start and run | always |
+//! | a node whose wall clock is hours off stops itself, and no other does | before all is well |
 //!
 //! # How it is deterministic
 //!
@@ -33,7 +34,7 @@
 //!
 //! # How it is known to work
 //!
-//! Every [`Bug`] of kv-server can be planted in all nodes ([`Options::bug`]).
+//! Bugs can be planted in all nodes or in all clients ([`Planted`]).
 //!
 //! # What is missing
 //!
@@ -54,14 +55,52 @@ pub mod world;
 pub use run::{report, run};
 
 use crate::watch::Violation;
-use kv_server::faults::Bug;
 use std::collections::BTreeMap;
+
+/// A bug planted in every node, or in every client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// In nodes.
+    Node(kv_server::faults::Bug),
+    /// In clients.
+    Client(kv_client::faults::Bug),
+}
+
+impl Planted {
+    /// All that there are.
+    pub fn all() -> impl Iterator<Item = Planted> {
+        let nodes = kv_server::faults::Bug::ALL.into_iter().map(Planted::Node);
+        nodes.chain(kv_client::faults::Bug::ALL.into_iter().map(Planted::Client))
+    }
+}
+
+/// The name of the bug.
+impl std::fmt::Debug for Planted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Planted::Node(bug) => bug.fmt(f),
+            Planted::Client(bug) => bug.fmt(f),
+        }
+    }
+}
+
+impl From<kv_server::faults::Bug> for Planted {
+    fn from(bug: kv_server::faults::Bug) -> Self {
+        Planted::Node(bug)
+    }
+}
+
+impl From<kv_client::faults::Bug> for Planted {
+    fn from(bug: kv_client::faults::Bug) -> Self {
+        Planted::Client(bug)
+    }
+}
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The bug planted in every node.
-    pub bug: Option<Bug>,
+    /// The bug planted.
+    pub bug: Option<Planted>,
     /// Whether every tenant keeps the one range it has at first, so that no transaction is over several.
     pub whole_ranges: bool,
     /// What becomes of the trace.

@@ -26,6 +26,8 @@ pub enum Menu {
     SlowDisks,
     /// Wall clocks are set, and clocks change their rates.
     Clocks,
+    /// A wall clock is set to a wrong time: its node must stop.
+    WrongClocks,
     /// Leases are handed over.
     Transfers,
     /// Ranges are split.
@@ -34,11 +36,13 @@ pub enum Menu {
     BrokenConnections,
     /// Clients crash in the middle of a transaction.
     ClientCrashes,
+    /// They do so while they commit, or right after it.
+    CoordinatorCrashes,
 }
 
 impl Menu {
     /// All of them.
-    pub const ALL: [Menu; 12] = [
+    pub const ALL: [Menu; 14] = [
         Menu::Crashes,
         Menu::TornTurns,
         Menu::Outages,
@@ -47,10 +51,12 @@ impl Menu {
         Menu::Storms,
         Menu::SlowDisks,
         Menu::Clocks,
+        Menu::WrongClocks,
         Menu::Transfers,
         Menu::Splits,
         Menu::BrokenConnections,
         Menu::ClientCrashes,
+        Menu::CoordinatorCrashes,
     ];
 }
 
@@ -73,6 +79,8 @@ pub struct Plan {
     pub think: Micros,
     /// How many of a thousand transactions are READ COMMITTED.
     pub read_committed_per_mille: u32,
+    /// How many of a thousand transactions have a low or high priority.
+    pub priorities_per_mille: u32,
     /// How long things go wrong.
     pub trouble: Micros,
     /// How far wall clocks may be off.
@@ -114,6 +122,7 @@ impl Plan {
             steps: rng.random_range(2..=7),
             think: *[5 * MILLI, 50 * MILLI, 300 * MILLI].choose(rng).unwrap_or(&MILLI),
             read_committed_per_mille: *[0, 0, 150].choose(rng).unwrap_or(&0),
+            priorities_per_mille: *[0, 500].choose(rng).unwrap_or(&0),
             trouble: rng.random_range(8 * SECOND..20 * SECOND),
             wall_error: *[0, 20_000, 200_000].choose(rng).unwrap_or(&0),
             weather: Weather {

@@ -4,13 +4,14 @@
 //! written once, so that whoever reads one knows who wrote it ([`histories`]).
 
 use super::desk::Desk;
-use super::plan::Menu;
+use super::faults::split;
+use super::plan::{Menu, Plan};
 use super::world::World;
 use crate::clock::{MILLI, Micros, SECOND};
 use bytes::Bytes;
 use histories::{Op, Outcome, Txn as Recorded};
 use kv_client::{
-    Isolation, KvClient, KvError, KvErrorKind, KvResult, LockStrength, ReadOptions, ScanOptions,
+    Isolation, KvClient, KvError, KvErrorKind, KvResult, LockStrength, Priority, ReadOptions, ScanOptions,
 };
 use kv_client::{Span, TenantId, Txn, TxnOptions};
 use kv_server::authorize::Caller;
@@ -20,6 +21,7 @@ use rand::rngs::SmallRng;
 use replication::NodeId;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How long a client waits for a transaction before it gives it up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,6 +51,48 @@ struct Progress {
     /// Writes that were rolled back.
     undone: Vec<Op>,
     commits: bool,
+}
+
+/// What is done to a client while it runs a transaction, after a while.
+#[derive(Clone, Copy)]
+enum Disturbance {
+    Breaks(Micros),
+    Crashes(Micros),
+    /// It crashes when it has been committing for so long.
+    CrashesInCommit(Micros),
+    /// It crashes so long after it heard that it has committed: what is left to do about the commit is not done.
+    CrashesAfter(Micros),
+}
+
+impl Disturbance {
+    fn draw(plan: &Plan, rng: &mut SmallRng) -> Option<Self> {
+        let moment = rng.random_range(0..400 * MILLI);
+        let short = rng.random_range(0..=4 * plan.weather.delay.1);
+        let mut may = |kind| plan.menu.contains(&kind) && rng.random_bool(0.03);
+        if may(Menu::CoordinatorCrashes) {
+            Some(Disturbance::CrashesInCommit(short))
+        } else if may(Menu::CoordinatorCrashes) {
+            Some(Disturbance::CrashesAfter(short))
+        } else if may(Menu::ClientCrashes) {
+            Some(Disturbance::Crashes(moment))
+        } else if may(Menu::BrokenConnections) {
+            Some(Disturbance::Breaks(moment))
+        } else {
+            None
+        }
+    }
+
+    /// Until it happens, if that is while the transaction runs.
+    async fn due(self, world: &World, committing: &Notify) {
+        match self {
+            Disturbance::Breaks(after) | Disturbance::Crashes(after) => world.sleep(after).await,
+            Disturbance::CrashesInCommit(after) => {
+                committing.notified().await;
+                world.sleep(after).await;
+            }
+            Disturbance::CrashesAfter(_) => std::future::pending().await,
+        }
+    }
 }
 
 /// The objects of a tenant.
@@ -221,16 +265,19 @@ async fn run_txn(
     world: &World,
     client: &KvClient,
     objects: Objects,
-    isolation: Isolation,
+    (isolation, priority): (Isolation, Priority),
     steps: &[Step],
     progress: &Mutex<Progress>,
+    committing: &Notify,
 ) -> KvResult<()> {
-    let txn = client.begin(TxnOptions { isolation, lock_timeout_ms: 5000, ..TxnOptions::default() });
+    let options = TxnOptions { isolation, priority, lock_timeout_ms: 5000, ..TxnOptions::default() };
+    let txn = client.begin(options);
     let runner = Runner { world, txn: &txn, objects, progress };
     for step in steps {
         runner.step(step).await?;
     }
     progress.lock().commits = true;
+    committing.notify_one();
     txn.commit().await.map(|_| ())
 }
 
@@ -248,7 +295,7 @@ pub async fn run_client(world: Arc<World>, place: NodeId, tenant: TenantId) {
         let desk = Desk::new(&world, place, Caller::Tenant(tenant));
         let client = desk.client();
         while !world.is_over() {
-            if !run_one(&world, &desk, &client, objects, place, &mut rng).await {
+            if !run_one(&world, &desk, &client, objects, (place, tenant), &mut rng).await {
                 break;
             }
             world.sleep(rng.random_range(0..=world.plan.think)).await;
@@ -260,47 +307,63 @@ pub async fn run_client(world: Arc<World>, place: NodeId, tenant: TenantId) {
 
 /// Runs one transaction; false if the client crashed in it.
 async fn run_one(
-    world: &World,
+    world: &Arc<World>,
     desk: &Desk,
     client: &KvClient,
     objects: Objects,
-    place: NodeId,
+    (place, tenant): (NodeId, TenantId),
     rng: &mut SmallRng,
 ) -> bool {
     let plan = &world.plan;
     let read_committed = rng.random_range(0..1000) < plan.read_committed_per_mille;
     let isolation = if read_committed { Isolation::ReadCommitted } else { Isolation::Serializable };
+    let priority = match rng.random_range(0..2000) {
+        low if low < plan.priorities_per_mille => Priority::Low,
+        high if high >= 2000 - plan.priorities_per_mille => Priority::High,
+        _ => Priority::Normal,
+    };
     // Under READ COMMITTED it is locks that keep appends from being lost.
     let steps = script(rng, objects.keys, plan.steps, read_committed, 0);
-    let crashes = plan.menu.contains(&Menu::ClientCrashes) && rng.random_bool(0.03);
-    let breaks = plan.menu.contains(&Menu::BrokenConnections) && rng.random_bool(0.03);
-    let disturbed_after = rng.random_range(0..400 * MILLI);
+    let disturbance = Disturbance::draw(plan, rng);
+    let splits = plan.menu.contains(&Menu::Splits) && rng.random_bool(0.5);
+    let committing = Notify::new();
     let progress = Mutex::new(Progress::default());
     let invoked = world.now() * 1000;
     let mut crashed = false;
-    let running = run_txn(world, client, objects, isolation, &steps, &progress);
+    let running = run_txn(world, client, objects, (isolation, priority), &steps, &progress, &committing);
     let running = tokio::time::timeout(PATIENCE, running);
-    let ended = if crashes || breaks {
+    let ended = if let Some(disturbance) = disturbance {
         let mut running = std::pin::pin!(running);
         tokio::select! {
             biased;
             ended = &mut running => Some(ended),
-            () = world.sleep(disturbed_after) => {
-                if crashes {
+            () = disturbance.due(world, &committing) => {
+                if let Disturbance::Breaks(_) = disturbance {
+                    world.count("connections broken");
+                    desk.break_connections();
+                    Some(running.await)
+                } else {
                     world.count("client crashes");
                     crashed = true;
                     desk.crash();
                     None
-                } else {
-                    world.count("connections broken");
-                    desk.break_connections();
-                    Some(running.await)
                 }
             }
         }
     } else {
         Some(running.await)
     };
+    let completed = ended.is_some().then(|| world.now() * 1000);
+    if let (Some(Disturbance::CrashesAfter(after)), Some(Ok(Ok(())))) = (disturbance, &ended) {
+        world.sleep(after).await;
+        world.count("client crashes");
+        crashed = true;
+        desk.crash();
+    }
+    if crashed && splits {
+        // What it has prepared stays so for a while.
+        split(world, tenant);
+    }
     let Progress { ops, undone, commits } = progress.into_inner();
     let outcome = match &ended {
         Some(Ok(Ok(()))) => Outcome::Committed,
@@ -323,7 +386,6 @@ async fn run_one(
             Isolation::Serializable => histories::Isolation::Serializable,
             Isolation::ReadCommitted => histories::Isolation::ReadCommitted,
         };
-        let completed = ended.is_some().then(|| world.now() * 1000);
         let process = u32::try_from(place).unwrap_or(u32::MAX);
         let id = world.unique();
         world.record(Recorded { id, process, invoked, completed, outcome, isolation, ops });
@@ -358,7 +420,9 @@ pub async fn read_everything(
     loop {
         let invoked = world.now() * 1000;
         let progress = Mutex::new(Progress::default());
-        let running = run_txn(world, &client, objects, Isolation::Serializable, &steps, &progress);
+        let usual = (Isolation::Serializable, Priority::Normal);
+        let committing = Notify::new();
+        let running = run_txn(world, &client, objects, usual, &steps, &progress, &committing);
         let ended = tokio::time::timeout(PATIENCE, running).await;
         let Progress { ops, commits, .. } = progress.into_inner();
         let outcome = match &ended {

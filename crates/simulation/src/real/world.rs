@@ -51,6 +51,8 @@ struct State {
     history: Vec<Txn>,
     last_value: u64,
     over: bool,
+    /// The node whose wall clock was set to a wrong time.
+    wrong_clock: Option<NodeId>,
 }
 
 impl World {
@@ -70,6 +72,7 @@ impl World {
                 history: Vec::new(),
                 last_value: 0,
                 over: false,
+                wrong_clock: None,
             }),
             clocks: Mutex::default(),
             looks: Mutex::default(),
@@ -110,6 +113,31 @@ impl World {
             )
         });
         self.clocks.lock().insert(place, NodeClock::new(now, origin, rate, offset));
+    }
+
+    /// The wall clock of a node is about to be set to a wrong time; false if that of one is wrong already.
+    pub fn begin_wrong_clock(&self, id: NodeId) -> bool {
+        let mut state = self.state.lock();
+        let begins = state.wrong_clock.is_none();
+        state.wrong_clock.get_or_insert(id);
+        begins
+    }
+
+    /// Whether the wall clock of a node was set to a wrong time.
+    pub fn has_wrong_clock(&self, id: NodeId) -> bool {
+        self.wrong_clock() == Some(id)
+    }
+
+    /// The wall clock of a node is set right if it was wrong.
+    pub fn end_wrong_clock(&self, id: NodeId) {
+        if self.state.lock().wrong_clock.take_if(|wrong| *wrong == id).is_some() {
+            self.with_clock(id, |clock, _| clock.set_wall_offset(0));
+        }
+    }
+
+    /// Whose wall clock is wrong.
+    pub fn wrong_clock(&self) -> Option<NodeId> {
+        self.state.lock().wrong_clock
     }
 
     /// Reads a place's clock, or sets it.

@@ -1,7 +1,8 @@
 //! Real nodes and clients: sound runs hold, and the same seed gives the same run.
 
-use kv_server::faults::Bug;
-use simulation::real::{Options, Tracing, report, run};
+use kv_client::faults::Bug as Client;
+use kv_server::faults::Bug as Node;
+use simulation::real::{Options, Planted, Tracing, report, run};
 
 fn assert_sound(seeds: std::ops::RangeInclusive<u64>, options: Options) {
     let mut committed = 0;
@@ -23,11 +24,11 @@ fn transactions_over_several_ranges_are_serializable() {
     assert_sound(1..=40, Options::default());
 }
 
+/// Also where hash tables have another order, as they have each time, and beside other tests.
 #[test]
-#[ignore = "where other tests run beside it, some order still depends on hashing: it fails now and then"]
 fn a_seed_gives_the_same_run_twice() {
-    let options = Options { whole_ranges: true, tracing: Tracing::Kept, ..Options::default() };
-    for seed in 1..=8 {
+    for (seed, whole_ranges) in (1..=4).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let options = Options { whole_ranges, tracing: Tracing::Kept, ..Options::default() };
         let (first, second) = (run(seed, options), run(seed, options));
         let differs = first.trace.iter().zip(&second.trace).position(|(one, two)| one != two);
         if let Some(line) = differs {
@@ -39,20 +40,33 @@ fn a_seed_gives_the_same_run_twice() {
     }
 }
 
-/// Every bug is found by the first of these seeds that meets it. Those of [`Bug`] that are not in this list are met by
-/// few seeds (`StagingTrusted`, `SettledWherePrepared`, `UndoneSettled`) or by none that was tried (`NotPrevented`,
-/// `SettledUnrecorded`, `SplitWhilePrepared`): they need a coordinator to be gone at the one moment at which they matter.
+/// A node whose clock is hours off stops itself; that no other does is checked in every run.
+#[test]
+fn nodes_with_wrong_clocks_stop() {
+    let stopped = |seed| run(seed, Options::default()).counts.get("stopped for the clock").copied();
+    assert!((1..=40).any(|seed| stopped(seed).is_some()));
+}
+
+/// Every bug is found by the first of these seeds that meets it. Of the other ones `UndoneSettled`,
+/// `SettledWherePrepared` and `StagingTrusted` are met by few seeds, and `SettledUnrecorded` and `SplitWhilePrepared` by
+/// none that was tried: they need a coordinator to be gone at the one moment at which they matter. `NotPrevented` matters
+/// only where clocks are further apart than a part waits for its coordinator: what comes later is prepared above what it
+/// was asked for.
 #[test]
 fn planted_bugs_are_found() {
-    let bugs = [
-        Bug::ClockNotMoved,
-        Bug::UncertaintyIgnored,
-        Bug::PreparedUnchecked,
-        Bug::RefreshSkipped,
-        Bug::PreparedUnseen,
-        Bug::PreparedForgotten,
-        Bug::PushConcealed,
+    let nodes = [
+        Node::ClockNotMoved,
+        Node::UncertaintyIgnored,
+        Node::PreparedUnchecked,
+        Node::RefreshSkipped,
+        Node::PreparedUnseen,
+        Node::PreparedForgotten,
+        Node::PushConcealed,
+        Node::LostLocksIgnored,
     ];
+    let clients =
+        [Client::SnapshotPerStatement, Client::UndoneKept, Client::MovedUnchecked, Client::SilenceTakenForNo];
+    let bugs = nodes.into_iter().map(Planted::Node).chain(clients.into_iter().map(Planted::Client));
     for bug in bugs {
         let options = Options { bug: Some(bug), ..Options::default() };
         let found = (1..=200).find(|seed| run(*seed, options).violation.is_some());

@@ -3,6 +3,7 @@
 use super::command::IsolationLevel;
 use super::definitions::{self, Definition, Kind};
 use crate::analytic::EngineChoice;
+use kv_client::Priority;
 use sql_types::context::{ByteaOutput, DateOrder, DateStyle, IntervalStyle};
 use sql_types::datetime::TimeZone;
 use sql_types::{SqlError, SqlResult, SqlState};
@@ -48,6 +49,7 @@ pub(crate) struct Derived {
     pub isolation: IsolationLevel,
     pub read_only: bool,
     pub follower_reads: bool,
+    pub priority: Priority,
     pub engine: EngineChoice,
     /// What the reading of literals depends on, as a key.
     pub literals: Arc<str>,
@@ -405,6 +407,11 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         isolation: IsolationLevel::by_name(get("default_transaction_isolation")).unwrap_or_default(),
         read_only: get("default_transaction_read_only") == "on",
         follower_reads: get("follower_reads") == "on",
+        priority: match get("transaction_priority") {
+            "low" => Priority::Low,
+            "high" => Priority::High,
+            _ => Priority::Normal,
+        },
         engine: EngineChoice::parse(get("engine")).unwrap_or_default(),
     }
 }

@@ -83,6 +83,7 @@ impl Session {
             read_only: follower_reads,
             follower_reads,
             as_of: past.map(|past| past.timestamp),
+            priority: self.view.derived.priority,
             ..TxnOptions::default()
         })
     }

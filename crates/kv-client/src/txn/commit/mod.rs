@@ -25,6 +25,7 @@ use super::options::ReadOptions;
 use super::part::Part;
 use super::state::State;
 use super::{Isolation, Txn, lost, split_without_end};
+use crate::faults::Bug;
 use crate::lead::{Answered, Asked};
 use crate::metrics::metrics;
 use crate::router::{SendError, Sending};
@@ -124,6 +125,7 @@ impl Txn {
             }
             Err(SendError::Kv(error)) => error,
             Err(SendError::OtherConnection) => lost(),
+            Err(SendError::Lost) if self.client.environment().planted(Bug::SilenceTakenForNo) => lost(),
             Err(SendError::Lost) => ambiguous(),
         };
         if let (KvErrorKind::SnapshotBehind, Some(to), Some(sent_ns)) =

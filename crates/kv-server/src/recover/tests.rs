@@ -1,0 +1,80 @@
+//! What is answered to those who recover a transaction, and who gives way.
+
+use super::*;
+use crate::authorize::Caller;
+use crate::config::Limits;
+use crate::node::Answer;
+use kv_api::batch::{CreateTenant, DecideTxn, EndTxn, Get, Prepare, Put, RequestKind};
+use kv_api::{BatchRequest, BatchResponse, Header, TenantId, TxnMeta};
+use storage::MemoryEngine;
+
+#[test]
+fn one_of_every_cycle_gives_way() {
+    let wait = |waiter: u8, holder: u8| Waiting {
+        waiter: [waiter; 16],
+        holder: [holder; 16],
+        priority: Priority::Normal,
+    };
+    let all = [wait(1, 2), wait(2, 3), wait(3, 1), wait(4, 1), wait(5, 6), wait(6, 5), wait(7, 8)];
+    assert_eq!(victims(&all, &all), [[3; 16], [6; 16]]);
+    assert_eq!(victims(&all[..2], &all), Vec::<TxnId>::new(), "the one that gives way waits elsewhere");
+    assert_eq!(victims(&all[2..3], &all), [[3; 16]]);
+    assert!(victims(&all[3..4], &all[3..4]).is_empty());
+    assert_eq!(victims(&[wait(1, 1)], &[wait(1, 1)]), [[1; 16]], "for itself");
+    let of = |priority, wait| Waiting { priority, ..wait };
+    let high = [of(Priority::High, wait(3, 1)), wait(1, 2), wait(2, 3)];
+    assert_eq!(victims(&high, &high), [[2; 16]], "not the important one");
+    let low = [of(Priority::Low, wait(1, 2)), wait(2, 3), of(Priority::High, wait(3, 1))];
+    assert_eq!(victims(&low, &low), [[1; 16]]);
+}
+
+const TENANT: TenantId = TenantId(7);
+
+async fn ask(node: &Arc<Node>, caller: Caller, header: Header, requests: Vec<RequestKind>) -> BatchResponse {
+    let batch = BatchRequest { header, requests: requests.into_iter().map(Into::into).collect() };
+    let connection = node.open_connection(TENANT);
+    let answer = match node.handle(caller, connection, batch) {
+        Answer::Ready(answer) => answer,
+        Answer::Later(answer) | Answer::Heavy(answer) | Answer::LargeRead(answer) => answer.await,
+    };
+    answer.expect("answered")
+}
+
+/// A coordinator is slow: somebody asks whether its part is prepared where it was meant to commit. It is not, but
+/// above, and the coordinator may commit it there yet.
+#[tokio::test]
+async fn a_part_prepared_above_what_is_asked_for_can_be_committed_there() {
+    let node = Node::start(Arc::new(MemoryEngine::new()), Limits::default()).expect("start");
+    let create = RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 });
+    ask(&node, Caller::Control, Header::default(), vec![create]).await;
+    let tenant = Caller::Tenant(TENANT);
+    let key = TENANT.prefixed(b"a");
+    let put = || Put { key: key.clone(), value: Bytes::from_static(b"1"), sequence: 1 };
+    let get = || vec![RequestKind::Get(Get { key: key.clone(), lock: 0 })];
+    let late = ask(&node, tenant, Header::default(), vec![RequestKind::Put(put())]).await;
+    let late = late.commit_timestamp.expect("committed");
+
+    let id = Bytes::from_static(&[3; 16]);
+    let txn = Some(TxnMeta { id: id.clone(), ..TxnMeta::default() });
+    let header = || Header { txn: txn.clone(), ..Header::default() };
+    let prepare = Prepare { anchor: key.clone(), timestamp: late, staged: vec![key.clone()] };
+    let end = EndTxn { commit: true, prepare: Some(prepare), ..EndTxn::default() };
+    let value = Bytes::from_static(b"2");
+    let requests = vec![RequestKind::Put(Put { value: value.clone(), ..put() }), RequestKind::EndTxn(end)];
+    let prepared = ask(&node, tenant, header(), requests).await.prepared_at.expect("prepared");
+    assert!(prepared > late, "{late} was too late already");
+
+    let question =
+        AskOutcome { tenant: TENANT.0, txn: id, key: key.clone(), confirm: Some(late), committed: None };
+    let answered = answer(&node, question.clone()).await.expect("an answer");
+    assert_eq!(answered.status(), OutcomeStatus::Aborted, "it never will be prepared there");
+    let question = AskOutcome { confirm: Some(prepared), ..question };
+    let answered = answer(&node, question).await.expect("an answer");
+    assert_eq!((answered.status(), answered.timestamp), (OutcomeStatus::Prepared, prepared));
+
+    let decide = DecideTxn { anchor: key.clone(), timestamp: prepared, parts: Vec::new() };
+    let decided = ask(&node, tenant, header(), vec![RequestKind::DecideTxn(decide)]).await;
+    assert_eq!(decided.commit_timestamp, Some(prepared));
+    let read = ask(&node, tenant, Header::default(), get()).await;
+    assert_eq!(read.responses[0].value, Some(value));
+}

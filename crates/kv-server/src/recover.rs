@@ -8,6 +8,7 @@
 //! the one that does answers. This is rare, and clusters have few nodes.
 
 use crate::cluster::message::{AskOutcome, AskWaits, Kind, OutcomeStatus, TxnOutcome, Wait, Waits};
+use crate::cycles::victims;
 use crate::faults::Bug;
 use crate::latch::Access;
 use crate::lock_table::TxnKey;
@@ -18,7 +19,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use kv_api::{KvError, KvErrorKind, Timestamp};
 use replication::Millis;
 use std::collections::BTreeSet;
@@ -375,49 +376,5 @@ impl Cycles {
             }
         }
         self.suspects = suspects;
-    }
-}
-
-/// Which of those who wait here are to give way: of every cycle the one with the largest id.
-fn victims(own: &[(TxnId, TxnId)], all: &[(TxnId, TxnId)]) -> Vec<TxnId> {
-    let mut edges: HashMap<TxnId, Vec<TxnId>> = HashMap::new();
-    for (waiter, holder) in all {
-        edges.entry(*waiter).or_default().push(*holder);
-    }
-    let reachable = |from: TxnId| {
-        let mut seen = HashSet::new();
-        let mut next = vec![from];
-        while let Some(txn) = next.pop() {
-            next.extend(edges.get(&txn).into_iter().flatten().filter(|other| seen.insert(**other)));
-        }
-        seen
-    };
-    let waiters: HashSet<TxnId> = own.iter().map(|(waiter, _)| *waiter).collect();
-    let mut victims: Vec<TxnId> = waiters
-        .into_iter()
-        .filter(|waiter| {
-            let reached = reachable(*waiter);
-            // Those of its cycle are reached by it and reach it.
-            let largest = reached.iter().filter(|other| reachable(**other).contains(waiter)).max();
-            reached.contains(waiter) && largest == Some(waiter)
-        })
-        .collect();
-    victims.sort_unstable();
-    victims
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_of_every_cycle_gives_way() {
-        let wait = |waiter: u8, holder: u8| ([waiter; 16], [holder; 16]);
-        let all = [wait(1, 2), wait(2, 3), wait(3, 1), wait(4, 1), wait(5, 6), wait(6, 5), wait(7, 8)];
-        assert_eq!(victims(&all, &all), [[3; 16], [6; 16]]);
-        assert_eq!(victims(&all[..2], &all), Vec::<TxnId>::new(), "the one that gives way waits elsewhere");
-        assert_eq!(victims(&all[2..3], &all), [[3; 16]]);
-        assert!(victims(&all[3..4], &all[3..4]).is_empty());
-        assert_eq!(victims(&[wait(1, 1)], &[wait(1, 1)]), [[1; 16]], "for itself");
     }
 }

@@ -19,8 +19,8 @@ use bytes::Bytes;
 use kv_api::Span;
 use kv_client::LockStrength;
 use kv_client::contention::{Contention, ContentionEvent, LockInfo, TxnInfo, TxnPhase, WaitEnd, WaitInfo};
-use sql_types::datetime::{Interval, UNIX_EPOCH_OFFSET};
-use sql_types::{Datum, Oid, Row, SqlResult, Type};
+use sql_types::datetime::UNIX_EPOCH_OFFSET;
+use sql_types::{Datum, Interval, Oid, Row, SqlResult, Type};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 //! A batch is evaluated as a unit: either every request of it took effect or none did, and the
 //! response holds one entry per request in the order asked.
 
+use crate::contention::{Contention, ListContention};
 use crate::{Span, Timestamp};
 use bytes::Bytes;
 
@@ -457,7 +458,7 @@ pub struct Request {
     /// Which.
     #[prost(
         oneof = "RequestKind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 50"
     )]
     pub kind: Option<RequestKind>,
 }
@@ -528,6 +529,9 @@ pub enum RequestKind {
     /// See [`SplitRange`].
     #[prost(message, tag = "21")]
     SplitRange(SplitRange),
+    /// See [`ListContention`].
+    #[prost(message, tag = "50")]
+    ListContention(ListContention),
 }
 
 impl RequestKind {
@@ -700,6 +704,9 @@ pub struct Response {
     /// `CheckReplicas`: one per replica.
     #[prost(message, repeated, tag = "8")]
     pub checks: Vec<ReplicaCheck>,
+    /// `ListContention`: what is known.
+    #[prost(message, optional, boxed, tag = "50")]
+    pub contention: Option<Box<Contention>>,
 }
 
 /// What a batch returned.

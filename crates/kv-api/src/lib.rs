@@ -81,6 +81,14 @@
 //! somebody has recovered the transaction. It asks again; where it then hears an error, it makes sure at the anchor
 //! ([`batch::EndTxn::for_good`]) before it says that the transaction has failed.
 //!
+//! # Contention
+//!
+//! Whoever waits for a lock, or for what becomes of a prepared transaction, can be seen, and so can what is waited
+//! for: [`contention::ListContention`] asks a leaseholder for the locks held, the requests that wait and for whom,
+//! the transactions that are open, and the waits that have ended lately. It is authorized like a scan of the span, and
+//! waits for nothing of what it lists. A lock's queue is bounded, and so is the number of requests of a connection
+//! that wait for locks: whoever comes then is told [`error::KvErrorKind::Overloaded`] at once.
+//!
 //! # Ranges
 //!
 //! A batch names its range ([`batch::Header::range_id`]). A node that does not hold the range's lease answers
@@ -93,6 +101,7 @@
 //! with an error that names both versions.
 
 pub mod batch;
+pub mod contention;
 pub mod encoding;
 pub mod error;
 pub mod key;

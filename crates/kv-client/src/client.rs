@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::lead::{self, Leads};
+use crate::listing;
 use crate::located::Located;
 use crate::router::{Place, Router, SendError, Sending, Sent};
 use crate::txn::{Txn, TxnOptions};
@@ -12,6 +13,7 @@ use kv_api::batch::{
     Increment, NodeInfo, NodesRequest, RangeConfig, RangeInfo, RangesRequest, ReplicaCheck, RequestKind,
     SplitRange,
 };
+use kv_api::contention::{Contention, ListContention, MAX_LISTED};
 use kv_api::key::TENANT_PREFIX_LEN;
 use kv_api::{
     BatchResponse, Header, KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp,
@@ -163,6 +165,40 @@ impl KvClient {
             }
         }
         Ok(())
+    }
+
+    /// Lists who holds what and who waits for whom in a span, and which waits have ended lately: at most `limit`
+    /// entries of each kind (0: as many as the KV layer lists of a range at once). Each range is seen at another
+    /// moment. Keys are without the tenant's prefix; an empty end is the end of the tenant's keys. Waits for nothing
+    /// of what it lists.
+    ///
+    /// # Errors
+    /// What keeps the KV node from answering.
+    pub async fn contention(&self, span: &Span, limit: u64) -> KvResult<Contention> {
+        let most = if limit == 0 { MAX_LISTED } else { limit };
+        let mut found = Contention::default();
+        let mut left = self.full_span(span);
+        let mut splits = 0;
+        while left.start < left.end {
+            let at = self.locate(&left.start, false).await?;
+            let Some(Span { start, end }) = at.clip(&left) else { break };
+            let list = RequestKind::ListContention(ListContention { start, end: end.clone(), limit });
+            let mut batch = BatchRequest { requests: vec![list.into()], ..BatchRequest::default() };
+            let sending = Sending { again: true, range: Some(at.range_id), ..Sending::default() };
+            match self.send(&mut batch, sending).await {
+                Ok(sent) => {
+                    let answer = sent.response.responses.into_iter().next();
+                    if let Some(here) = answer.and_then(|response| response.contention) {
+                        listing::add(&mut found, *here, most as usize);
+                    }
+                    left.start = end;
+                }
+                Err(SendError::Split) if splits < MAX_SPLITS => splits += 1,
+                Err(error) => return Err(given_up(error)),
+            }
+        }
+        listing::finish(&mut found, most as usize, |key| self.strip_key(key));
+        Ok(found)
     }
 
     /// Removes all keys of a tenant for good. Only the control plane may.

@@ -41,8 +41,9 @@ impl Config {
             near: String::new(),
             connect_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(3),
-            // Below the KV node's own bound on what waits on a connection.
-            max_in_flight: 900,
+            // Above the KV node's own bound on what waits for locks on a connection, so that whoever holds them
+            // need not stand behind those who wait; and below that on all that waits.
+            max_in_flight: 3_900,
             environment: Environment::of_machine(),
         }
     }

@@ -130,6 +130,7 @@
 //! | way to a node that serves | [`Config::connect_timeout`] | [`KvErrorKind::Unavailable`] |
 //! | addresses remembered | 64 | further ones are not |
 //! | ranges remembered | 1,024 | one is forgotten and looked up when it is wanted |
+//! | a listing of contention | what is asked for, and 10,000 entries of each kind for a range | it says that there is more |
 //! | connections | 64 | one without use is closed; if all are in use, [`KvErrorKind::Unavailable`] |
 //! | a frame | [`MAX_FRAME_LEN`](kv_api::wire::MAX_FRAME_LEN) | [`KvErrorKind::InvalidRequest`] |
 //!
@@ -149,6 +150,7 @@ pub mod environment;
 pub mod faults;
 mod join;
 mod lead;
+mod listing;
 mod located;
 mod metrics;
 mod pending;
@@ -164,9 +166,11 @@ pub use client::KvClient;
 pub use config::Config;
 pub use environment::Environment;
 pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
+pub use kv_api::contention;
 pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Priority, Span, TenantId, Timestamp};
 pub use txn::{
-    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnOptions,
+    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnName,
+    TxnOptions,
 };
 
 /// Whether running a whole transaction again will probably succeed where it failed with this error.

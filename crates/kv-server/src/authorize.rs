@@ -70,6 +70,7 @@ fn authorize_request(caller: Caller, kind: &RequestKind) -> Result<(), KvError> 
         RequestKind::Scan(request) => owns_range(tenant, &request.start, &request.end),
         RequestKind::DeleteRange(request) => owns_range(tenant, &request.start, &request.end),
         RequestKind::ClearRange(request) => owns_range(tenant, &request.start, &request.end),
+        RequestKind::ListContention(request) => owns_range(tenant, &request.start, &request.end),
         RequestKind::DecideTxn(request) => {
             request.parts.iter().chain([&request.anchor]).all(|key| owns_key(tenant, key))
         }

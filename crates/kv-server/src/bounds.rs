@@ -26,6 +26,7 @@ pub fn within(batch: &BatchRequest, tenant: u64, range: &Span) -> bool {
             Some(RequestKind::Scan(request)) => reaches(range, &request.start, &request.end),
             Some(RequestKind::DeleteRange(request)) => reaches(range, &request.start, &request.end),
             Some(RequestKind::ClearRange(request)) => reaches(range, &request.start, &request.end),
+            Some(RequestKind::ListContention(request)) => reaches(range, &request.start, &request.end),
             _ => true,
         })
 }
@@ -60,6 +61,7 @@ pub fn first_key(batch: &BatchRequest) -> Option<Bytes> {
         RequestKind::Scan(request) => Some(request.start.clone()),
         RequestKind::DeleteRange(request) => Some(request.start.clone()),
         RequestKind::ClearRange(request) => Some(request.start.clone()),
+        RequestKind::ListContention(request) => Some(request.start.clone()),
         _ => None,
     };
     let kinds = batch.requests.iter().filter_map(|request| request.kind.as_ref());

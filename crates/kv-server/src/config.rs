@@ -26,6 +26,11 @@ pub struct Limits {
     pub max_locks_per_txn: usize,
     /// The same for all transactions of a shard together.
     pub max_locks_per_shard: usize,
+    /// Most requests that wait for one lock. Whoever comes then is told [`kv_api::KvErrorKind::Overloaded`].
+    pub max_waits_per_lock: usize,
+    /// Most requests of one connection that wait for locks; the same holds then. What else is under way on the
+    /// connection is not counted, so whoever holds the locks can go on.
+    pub max_lock_waits_per_connection: usize,
     /// Most transactions with intents in a range of a tenant at once.
     pub max_intent_txns_per_tenant: usize,
     /// How far the wall clocks of nodes may be apart: a node that is further from most others stops itself
@@ -69,6 +74,8 @@ impl Default for Limits {
             max_scan_bytes: 8 << 20,
             max_locks_per_txn: 50_000,
             max_locks_per_shard: 250_000,
+            max_waits_per_lock: 10_000,
+            max_lock_waits_per_connection: 3_000,
             max_intent_txns_per_tenant: 4096,
             max_clock_offset: Duration::from_nanos(kv_api::timestamp::MAX_CLOCK_OFFSET_NS),
             history_kept: Duration::from_secs(15 * 60),

@@ -331,7 +331,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Whether no more batches are taken in for now. What waits for locks may wait for a batch that is
-    /// still to come on this very connection, so if nothing else is under way more is taken in.
+    /// still to come on this very connection, so it is not counted among the others.
     fn is_full(&self) -> bool {
         let (count, bytes) = (self.waiting.len(), self.waiting_bytes);
         let (max_count, max_bytes) =
@@ -340,8 +340,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return false;
         }
         let Registered { node, caller, id } = &self.registered;
-        let moves = node.lock_waits(caller.tenant(), *id) < count;
-        moves || count >= max_count * LOCK_WAIT_FACTOR || bytes >= max_bytes * LOCK_WAIT_FACTOR
+        let moving = count.saturating_sub(node.lock_waits(caller.tenant(), *id));
+        moving >= max_count
+            || bytes >= max_bytes && moving > 0
+            || count >= max_count * LOCK_WAIT_FACTOR
+            || bytes >= max_bytes * LOCK_WAIT_FACTOR
     }
 
     fn finished(&mut self, finished: Finished) {

@@ -17,8 +17,10 @@
 //! Whatever looks at a record and then writes it holds the latch of the record meanwhile.
 
 use crate::command::{Command, CommandError, Effects, Order};
+use crate::contention::{WaitKind, Watch};
 use crate::evaluate::settle_committed;
 use crate::faults::Bug;
+use crate::guards::DecisionWait;
 use crate::intent_set::IntentSet;
 use crate::latch::Access;
 use crate::node::{Asker, BatchResult, Node, abort_job, part_key, record_latch};
@@ -26,8 +28,12 @@ use crate::pipeline::sequence_of;
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
 use crate::shard::{PartKey, Shard, TxnEntry, TxnStatus, aborted};
+use bytes::Bytes;
 use kv_api::batch::{RequestKind, Response};
-use kv_api::{BatchRequest, BatchResponse, Header, KvError, KvErrorKind, Span, TenantId, Timestamp};
+use kv_api::contention::WaitEnd;
+use kv_api::{
+    BatchRequest, BatchResponse, Header, KvError, KvErrorKind, LockStrength, Span, TenantId, Timestamp,
+};
 use replication::RangeId;
 use std::sync::Arc;
 use storage::intent::{Intent, TxnId};
@@ -173,13 +179,22 @@ impl Node {
             range: asker.range,
             txn: crate::lock_table::TxnKey { tenant: asker.tenant, id: prepared },
         };
-        let woken = self.shard(asker.tenant).await_decision(part, own.map(|own| own.id));
-        crate::metrics::metrics().decision_waits.inc();
-        if woken.await.is_err()
-            && let Some(own) = own
+        let now = self.pipeline.millis();
+        let mut woken = self.shard(asker.tenant).await_decision(part, own.map(|own| own.id), now);
+        if woken.try_recv().is_ok() {
+            return Ok(());
+        }
+        let watch = Watch::new(WaitKind::Decision, Bytes::new(), LockStrength::None, own, Some(part.txn));
+        let wait = DecisionWait::new(self, asker, watch);
+        if woken.await.is_ok() {
+            wait.ended(WaitEnd::Granted);
+            return Ok(());
+        }
+        if let Some(own) = own
             && self.shard(asker.tenant).take_victim(own)
         {
             crate::metrics::metrics().deadlocks.inc();
+            wait.ended(WaitEnd::Deadlock);
             return Err(KvError::new(KvErrorKind::Deadlock, "deadlock detected"));
         }
         Ok(())

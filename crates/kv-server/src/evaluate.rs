@@ -17,19 +17,22 @@
 //!   version of a committed intent, and removes one that was aborted, in the same command as its write.
 
 use crate::command::{Effects, NewVersion, Order};
+use crate::contention::{WaitKind, Watch};
 use crate::faults::Bug;
 use crate::guards::LockWait;
 use crate::lock_table::{Acquire, TxnKey};
 use crate::metrics::metrics;
 use crate::node::{Asker, Node};
 use crate::read::{Budget, Unread, get_value, resume_after, scan_page};
-use crate::shard::{IntentOwner, PartKey, TxnStatus, aborted};
+use crate::shard::{IntentOwner, PartKey, Shard, TxnStatus, aborted};
 use bytes::{Bytes, BytesMut};
 use kv_api::batch::{
     ConditionalPut, DeleteRange, Get, Header, Increment, KeyValue, Request, RequestKind, Response, Scan,
     WaitPolicy,
 };
+use kv_api::contention::WaitEnd;
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Priority, Span, Timestamp};
+use replication::Millis;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::intent::{CommittedTxn, Intent, IntentView, TxnId, is_ignored};
@@ -140,12 +143,23 @@ enum Locked {
     Skip,
 }
 
+/// What came of asking for a lock.
+struct Asked {
+    outcome: Acquire,
+    /// What is told when a wait is over.
+    woken: Option<oneshot::Receiver<()>>,
+    /// The first of those who are in the way.
+    holder: Option<TxnKey>,
+}
+
 /// One evaluation of one batch.
 pub struct Evaluation<'a> {
     node: &'a Arc<Node>,
     asker: Asker,
     part: PartKey,
     txn: TxnKey,
+    /// When it began, by the node's clock.
+    now: Millis,
     header: &'a Header,
     requests: &'a [Request],
     kind: WriteKind,
@@ -197,6 +211,7 @@ impl<'a> Evaluation<'a> {
             asker,
             part,
             txn: part.txn,
+            now: node.pipeline.millis(),
             header,
             requests: &batch.requests,
             kind,
@@ -366,7 +381,8 @@ impl<'a> Evaluation<'a> {
 
     fn lock(&mut self, key: &Bytes, strength: LockStrength) -> Eval<Locked> {
         self.hold_open_intent(key)?;
-        let (outcome, woken) = {
+        let wait = self.policy == WaitPolicy::Block;
+        let asked = {
             let mut shard = self.node.shard(self.asker.tenant);
             let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
             shard.check(self.part, self.asker.connection, has_intents)?;
@@ -376,47 +392,71 @@ impl<'a> Evaluation<'a> {
                 || shard.locks.len() >= limits.max_locks_per_shard;
             if full && shard.locks.is_free(self.txn, key, strength) {
                 // One of which nothing is validated must not rest on it.
-                shard.txn_mut(self.part, self.asker.connection).lost_locks = true;
+                shard.open_txn(self.part, self.asker.connection, self.now).lost_locks = true;
                 return Ok(Locked::Yes);
             }
-            let entry = shard.txn_mut(self.part, self.asker.connection);
+            let entry = shard.open_txn(self.part, self.asker.connection, self.now);
             entry.snapshot.get_or_insert(self.snapshot);
-            shard.acquire(self.txn, self.priority(), key, strength, self.policy == WaitPolicy::Block)
+            self.ask(&mut shard, key, strength, wait)
         };
-        self.locked(outcome, key, woken)
+        self.locked(asked, key, strength)
     }
 
     /// Checks that a key to be written is not locked by another, and waits in its queue if it is. The
     /// latch protects the write, so no lock is taken when it is free.
     fn wait_until_free(&mut self, key: &Bytes) -> Eval<()> {
         self.hold_open_intent(key)?;
-        let (outcome, woken) = {
+        let asked = {
             let mut shard = self.node.shard(self.asker.tenant);
             if shard.locks.is_free(self.txn, key, LockStrength::Exclusive) {
                 return Ok(());
             }
-            shard.txn_mut(self.part, self.asker.connection);
-            let waits = self.policy != WaitPolicy::Error;
-            shard.acquire(self.txn, self.priority(), key, LockStrength::Exclusive, waits)
+            shard.open_txn(self.part, self.asker.connection, self.now);
+            self.ask(&mut shard, key, LockStrength::Exclusive, self.policy != WaitPolicy::Error)
         };
-        self.locked(outcome, key, woken).map(|_| ())
+        self.locked(asked, key, LockStrength::Exclusive).map(|_| ())
     }
 
     fn priority(&self) -> Priority {
         self.header.txn.as_ref().map(|meta| meta.priority()).unwrap_or_default()
     }
 
-    fn locked(&self, outcome: Acquire, key: &Bytes, woken: Option<oneshot::Receiver<()>>) -> Eval<Locked> {
+    /// Asks for a lock, and waits for it if `wait` and others have left room for that.
+    fn ask(&self, shard: &mut Shard, key: &Bytes, strength: LockStrength, wait: bool) -> Asked {
+        let most = self.node.limits.max_lock_waits_per_connection;
+        let has_room = wait && shard.lock_waits(self.asker.connection) < most;
+        let (outcome, woken) = shard.acquire(self.txn, self.priority(), key, strength, self.now, has_room);
+        let outcome = match outcome {
+            Acquire::Conflict if wait => Acquire::Full,
+            outcome => outcome,
+        };
+        let holder = match outcome {
+            Acquire::Waiting(waiter) => shard.locks.blocker(waiter),
+            Acquire::Deadlock => shard.locks.obstacle(self.txn, key, strength),
+            _ => None,
+        };
+        Asked { outcome, woken, holder }
+    }
+
+    fn locked(&self, asked: Asked, key: &Bytes, strength: LockStrength) -> Eval<Locked> {
+        let Asked { outcome, woken, holder } = asked;
+        let watch = || Watch::new(WaitKind::Lock, key.clone(), strength, Some(self.txn), holder);
         match (outcome, woken) {
             (Acquire::Granted, _) => Ok(Locked::Yes),
             (Acquire::Waiting(waiter), Some(woken)) => {
-                let wait =
-                    LockWait::new(Arc::clone(self.node), self.asker, self.part, waiter, key.clone(), woken);
-                Err(Stop::Wait(wait))
+                let node = Arc::clone(self.node);
+                Err(Stop::Wait(LockWait::new(node, self.asker, self.part, waiter, watch(), woken)))
             }
             (Acquire::Deadlock | Acquire::DeadlockOf(_), _) => {
                 metrics().deadlocks.inc();
+                let mut shard = self.node.shard(self.asker.tenant);
+                watch().note(self.node, &mut shard, self.asker, WaitEnd::Deadlock);
                 Err(KvError::new(KvErrorKind::Deadlock, "deadlock detected").with_key(key.clone()).into())
+            }
+            (Acquire::Full, _) => {
+                metrics().lock_refusals.inc();
+                let message = "too many requests wait for locks already";
+                Err(KvError::new(KvErrorKind::Overloaded, message).with_key(key.clone()).into())
             }
             (Acquire::Conflict, _) if self.policy == WaitPolicy::Skip => Ok(Locked::Skip),
             (Acquire::Conflict | Acquire::Waiting(_), _) => {
@@ -438,7 +478,7 @@ impl<'a> Evaluation<'a> {
         let other = TxnKey { tenant: self.asker.tenant, id };
         let mut shard = self.node.shard(self.asker.tenant);
         if shard.owner(self.asker.range, other, self.txn.id) == IntentOwner::Pending {
-            shard.locks.hold_for_intent(other, key);
+            shard.locks.hold_for_intent(other, key, self.now);
         }
         Ok(())
     }
@@ -728,7 +768,7 @@ impl<'a> Evaluation<'a> {
             }
             shard.add_intent_txn(self.part);
         }
-        let entry = shard.txn_mut(self.part, self.asker.connection);
+        let entry = shard.open_txn(self.part, self.asker.connection, self.now);
         entry.snapshot.get_or_insert(self.snapshot);
         self.keys.keys().for_each(|key| entry.intents.insert(key));
         // Copied, for they outlive the request and must not keep its buffer.
@@ -842,7 +882,7 @@ impl<'a> Evaluation<'a> {
         shard.check(self.part, self.asker.connection, has_intents)?;
         // Perhaps since it was looked at first: from now on they stay.
         self.node.check_locks_of(shard.txn(self.part), self.header)?;
-        shard.txn_mut(self.part, self.asker.connection).status = TxnStatus::Committing;
+        shard.open_txn(self.part, self.asker.connection, self.now).status = TxnStatus::Committing;
         shard.locks.make_firm(self.txn);
         response.read_timestamp = Some(self.snapshot);
         let at = self.requests.last().and_then(|request| match &request.kind {

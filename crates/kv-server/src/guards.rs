@@ -1,10 +1,12 @@
 //! What is given back when whoever holds it is dropped.
 
+use crate::contention::Watch;
 use crate::latch::LatchId;
 use crate::lock_table::WaiterId;
 use crate::metrics::metrics;
 use crate::node::{Asker, Node};
 use crate::shard::{PartKey, aborted};
+use kv_api::contention::WaitEnd;
 use kv_api::{KvError, KvErrorKind};
 use replication::RangeId;
 use std::sync::Arc;
@@ -103,8 +105,10 @@ pub struct LockWait {
     asker: Asker,
     part: PartKey,
     waiter: WaiterId,
-    key: bytes::Bytes,
+    watch: Watch,
     woken: oneshot::Receiver<()>,
+    /// How it ended, once it has.
+    end: Option<WaitEnd>,
 }
 
 impl LockWait {
@@ -113,12 +117,13 @@ impl LockWait {
         asker: Asker,
         part: PartKey,
         waiter: WaiterId,
-        key: bytes::Bytes,
+        watch: Watch,
         woken: oneshot::Receiver<()>,
     ) -> Self {
         metrics().lock_waits.inc();
+        metrics().lock_waiters.inc();
         node.shard(asker.tenant).note_lock_wait(asker.connection, true);
-        LockWait { node, asker, part, waiter, key, woken }
+        LockWait { node, asker, part, waiter, watch, woken, end: None }
     }
 
     pub(crate) async fn granted(mut self, timeout_ms: u32) -> Result<(), KvError> {
@@ -129,27 +134,68 @@ impl LockWait {
             match tokio::time::timeout(Duration::from_millis(u64::from(timeout_ms)), woken).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
+                    self.end = Some(WaitEnd::TimedOut);
                     let message = "canceling statement due to lock timeout";
-                    return Err(
-                        KvError::new(KvErrorKind::LockNotAvailable, message).with_key(self.key.clone())
-                    );
+                    return Err(self.error(KvErrorKind::LockNotAvailable, message));
                 }
             }
         };
-        outcome.map_err(|_| {
-            if self.node.shard(self.asker.tenant).take_victim(self.part.txn) {
-                metrics().deadlocks.inc();
-                return KvError::new(KvErrorKind::Deadlock, "deadlock detected").with_key(self.key.clone());
-            }
-            aborted("the transaction ended while it waited for a lock")
-        })
+        if outcome.is_ok() {
+            self.end = Some(WaitEnd::Granted);
+            return Ok(());
+        }
+        if self.node.shard(self.asker.tenant).take_victim(self.part.txn) {
+            metrics().deadlocks.inc();
+            self.end = Some(WaitEnd::Deadlock);
+            return Err(self.error(KvErrorKind::Deadlock, "deadlock detected"));
+        }
+        Err(aborted("the transaction ended while it waited for a lock"))
+    }
+
+    fn error(&self, kind: KvErrorKind, message: &str) -> KvError {
+        KvError::new(kind, message).with_key(self.watch.key.clone())
     }
 }
 
 impl Drop for LockWait {
     fn drop(&mut self) {
+        metrics().lock_waiters.dec();
         let mut shard = self.node.shard(self.asker.tenant);
         shard.note_lock_wait(self.asker.connection, false);
+        let end = self.end.unwrap_or(WaitEnd::Cancelled);
+        if end == WaitEnd::Granted {
+            shard.locks.note_granted(self.part.txn, &self.watch.key, self.node.pipeline.millis());
+        }
+        self.watch.note(&self.node, &mut shard, self.asker, end);
         shard.cancel_wait(self.waiter);
+    }
+}
+
+/// A wait for what becomes of a prepared transaction.
+pub(crate) struct DecisionWait<'a> {
+    node: &'a Node,
+    asker: Asker,
+    watch: Watch,
+    end: WaitEnd,
+}
+
+impl<'a> DecisionWait<'a> {
+    pub(crate) fn new(node: &'a Node, asker: Asker, watch: Watch) -> Self {
+        metrics().decision_waits.inc();
+        node.shard(asker.tenant).note_lock_wait(asker.connection, true);
+        DecisionWait { node, asker, watch, end: WaitEnd::Cancelled }
+    }
+
+    /// Notes how it ends.
+    pub(crate) fn ended(mut self, end: WaitEnd) {
+        self.end = end;
+    }
+}
+
+impl Drop for DecisionWait<'_> {
+    fn drop(&mut self) {
+        let mut shard = self.node.shard(self.asker.tenant);
+        shard.note_lock_wait(self.asker.connection, false);
+        self.watch.note(self.node, &mut shard, self.asker, self.end);
     }
 }

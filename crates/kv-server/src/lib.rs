@@ -18,6 +18,7 @@
 //!   open. Pure, in memory, bounded by what is going on.
 //! * [`evaluate`], [`read`]: from requests to effects.
 //! * [`pipeline`]: the lease, the clock, the order of commits, and the way of commands through the Raft log.
+//! * [`contention`]: who waited for whom, kept for a while and listed with who does.
 //! * [`resolve`]: moves intents of finished transactions to the versions.
 //! * [`distributed`]: a range's part in transactions over several; [`recover`]: what becomes of those whose
 //!   coordinators are gone, and of cycles of waiting transactions over several nodes.
@@ -84,6 +85,8 @@ pub mod cluster;
 pub mod command;
 pub mod config;
 pub mod connection;
+pub mod contention;
+mod cycles;
 pub mod directory;
 pub mod distributed;
 pub mod environment;
@@ -95,6 +98,7 @@ pub mod guards;
 pub mod history;
 pub mod intent_set;
 pub mod latch;
+mod list_contention;
 pub mod lock_table;
 pub mod metrics;
 pub mod node;

@@ -16,13 +16,25 @@
 //!   holders of low priority as soon as nobody else is in its way ([`LockTable::take_losers`]). Not from *firm* ones:
 //!   those with intents, and those whose commit is under way.
 //! * Releasing a transaction's locks grants the front of each queue as far as it is compatible.
+//! * A queue is as long as [`LockTable::bound_queues`] lets it be; whoever comes then is told so and does not wait.
 //!
-//! Pure: `W` is whatever wakes a waiter.
+//! No step takes longer in proportion to the length of a queue, or to how many hold a key, but for the search of
+//! cycles, which grows with the number of transactions that wait for the one that asks, and but for requests of
+//! high priority, which look at all holders.
+//!
+//! Pure: `W` is whatever wakes a waiter, and times are told.
+
+mod listing;
+mod lock;
+mod standing;
+mod waits;
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kv_api::{LockStrength, Priority, Span};
-use std::collections::VecDeque;
+use lock::{Lock, Place, Waiter};
+use replication::Millis;
+use standing::Standings;
 use storage::intent::TxnId;
 
 /// Names a transaction within the node: its tenant and the id its coordinator chose.
@@ -31,7 +43,7 @@ pub struct TxnKey {
     /// The tenant whose transaction it is; ids of different tenants never meet.
     pub tenant: u64,
     /// Sixteen random bytes.
-    pub id: [u8; 16],
+    pub id: TxnId,
 }
 
 /// Names a wait.
@@ -50,6 +62,8 @@ pub enum Acquire {
     DeadlockOf(TxnKey),
     /// Another holds or awaits the lock, and the request would not wait.
     Conflict,
+    /// As many as may wait for the lock already do.
+    Full,
 }
 
 /// A wait that ended because the lock was granted.
@@ -61,50 +75,54 @@ pub struct Wakeup<W> {
     pub waker: W,
 }
 
-struct Holder {
+/// A lock that is held, for a listing.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HeldLock {
+    /// The key.
+    pub key: Bytes,
+    /// Who holds it.
+    pub txn: TxnKey,
+    /// How.
+    pub strength: LockStrength,
+    /// Since when; absent if that was a moment ago.
+    pub since: Option<Millis>,
+}
+
+/// A request in a queue, for a listing.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AwaitedLock {
+    /// The key.
+    pub key: Bytes,
+    /// Whose request it is.
+    pub txn: TxnKey,
+    /// What it wants.
+    pub strength: LockStrength,
+    /// Since when it waits.
+    pub since: Millis,
+    /// Whom it waits for: holders first, then who waits before it. Only some if there are many.
+    pub blockers: Vec<TxnKey>,
+}
+
+/// Where a waiter waits.
+struct Wait {
     txn: TxnKey,
-    strength: LockStrength,
-}
-
-struct Waiter<W> {
-    id: WaiterId,
-    txn: TxnKey,
-    strength: LockStrength,
-    waker: W,
-}
-
-struct Lock<W> {
-    holders: Vec<Holder>,
-    queue: VecDeque<Waiter<W>>,
-}
-
-/// What is out of the ordinary about a transaction.
-#[derive(Clone, Copy, Default)]
-struct Standing {
-    priority: Priority,
-    firm: bool,
-}
-
-/// See [`Standing`]; those about whom there is nothing to say are not there.
-type Standings = HashMap<TxnKey, Standing>;
-
-/// Whether `by` takes locks from `holder`.
-fn takes(standings: &Standings, by: TxnKey, holder: TxnKey) -> bool {
-    let standing = |txn| standings.get(&txn).copied().unwrap_or_default();
-    let held = standing(holder);
-    standing(by).priority == Priority::High && held.priority == Priority::Low && !held.firm
+    key: Bytes,
+    place: Place,
 }
 
 /// The locks of one shard.
 pub struct LockTable<W> {
     next_waiter: WaiterId,
+    max_queue: usize,
     locks: HashMap<Bytes, Lock<W>>,
     /// The keys each transaction holds.
     held: HashMap<TxnKey, Vec<Bytes>>,
     /// Where each waiter waits.
-    waiting: HashMap<WaiterId, (TxnKey, Bytes)>,
+    waiting: HashMap<WaiterId, Wait>,
     /// The waits of each transaction.
     waits_of: HashMap<TxnKey, Vec<WaiterId>>,
+    /// The keys that somebody waits for.
+    queued: HashSet<Bytes>,
     standings: Standings,
     /// From whom locks were taken.
     losers: Vec<TxnKey>,
@@ -114,78 +132,24 @@ impl<W> Default for LockTable<W> {
     fn default() -> Self {
         LockTable {
             next_waiter: 1,
+            max_queue: usize::MAX,
             locks: HashMap::new(),
             held: HashMap::new(),
             waiting: HashMap::new(),
             waits_of: HashMap::new(),
-            standings: HashMap::new(),
+            queued: HashSet::new(),
+            standings: Standings::default(),
             losers: Vec::new(),
         }
     }
 }
 
-fn conflict(one: LockStrength, other: LockStrength) -> bool {
-    use LockStrength::{Exclusive, Shared};
-    matches!((one, other), (Exclusive, Exclusive | Shared) | (Shared, Exclusive))
-}
-
-impl<W> Lock<W> {
-    fn held_by(&self, txn: TxnKey) -> Option<LockStrength> {
-        self.holders.iter().find(|holder| holder.txn == txn).map(|holder| holder.strength)
-    }
-
-    /// Whether a transaction holds what it asks for, and no other does that conflicts: an intent may be found on a
-    /// key that another has locked meanwhile ([`LockTable::hold_for_intent`]).
-    fn is_held_alone(&self, txn: TxnKey, strength: LockStrength) -> bool {
-        let conflicts = |holder: &Holder| holder.txn != txn && conflict(holder.strength, strength);
-        self.held_by(txn).is_some_and(|held| held >= strength) && !self.holders.iter().any(conflicts)
-    }
-
-    /// Where in the queue a request would stand, and the transactions it would wait for.
-    fn blockers(&self, standings: &Standings, txn: TxnKey, strength: LockStrength) -> (usize, Vec<TxnKey>) {
-        let upgrade = self.held_by(txn).is_some();
-        // Upgrades stand before everyone who holds nothing, behind earlier upgrades.
-        let place = if upgrade {
-            self.queue.iter().take_while(|waiter| self.held_by(waiter.txn).is_some()).count()
-        } else {
-            let passed =
-                |waiter: &&Waiter<W>| takes(standings, txn, waiter.txn) && self.held_by(waiter.txn).is_none();
-            self.queue.len() - self.queue.iter().rev().take_while(passed).count()
-        };
-        let holders = self.holders.iter().filter(|holder| !takes(standings, txn, holder.txn));
-        let holders = holders.map(|holder| (holder.txn, holder.strength));
-        let before = self.queue.iter().take(place).map(|waiter| (waiter.txn, waiter.strength));
-        let blockers = holders
-            .chain(before)
-            .filter(|(other, held)| *other != txn && conflict(*held, strength))
-            .map(|(other, _)| other)
-            .collect();
-        (place, blockers)
-    }
-
-    /// Removes the holders from whom a transaction takes the lock, and returns them.
-    fn take(&mut self, standings: &Standings, txn: TxnKey, strength: LockStrength) -> Vec<TxnKey> {
-        let taken = |holder: &mut Holder| {
-            holder.txn != txn && conflict(holder.strength, strength) && takes(standings, txn, holder.txn)
-        };
-        self.holders.extract_if(.., taken).map(|holder| holder.txn).collect()
-    }
-
-    fn grant(&mut self, txn: TxnKey, strength: LockStrength) -> bool {
-        match self.holders.iter_mut().find(|holder| holder.txn == txn) {
-            Some(holder) => {
-                holder.strength = holder.strength.max(strength);
-                false
-            }
-            None => {
-                self.holders.push(Holder { txn, strength });
-                true
-            }
-        }
-    }
-}
-
 impl<W> LockTable<W> {
+    /// Sets how many may wait for one key.
+    pub fn bound_queues(&mut self, max_queue: usize) {
+        self.max_queue = max_queue;
+    }
+
     /// The strength a transaction holds on a key.
     pub fn held(&self, txn: TxnKey, key: &[u8]) -> LockStrength {
         self.locks.get(key).and_then(|lock| lock.held_by(txn)).unwrap_or(LockStrength::None)
@@ -193,37 +157,37 @@ impl<W> LockTable<W> {
 
     /// Whether a transaction could have a lock at once without taking it from anybody.
     pub fn is_free(&self, txn: TxnKey, key: &[u8], strength: LockStrength) -> bool {
-        let free = |lock: &Lock<W>| lock.blockers(&Standings::new(), txn, strength).1.is_empty();
-        self.locks.get(key).is_none_or(|lock| lock.is_held_alone(txn, strength) || free(lock))
+        let nobody = Standings::default();
+        let free = |lock: &Lock<W>| {
+            lock.is_held_alone(txn, strength) || !lock.must_wait(&nobody, txn, strength)
+        };
+        self.locks.get(key).is_none_or(free)
     }
 
-    /// Asks for a lock. `waker` is called if the request must wait; with `None` it does not wait.
+    /// Asks for a lock, now. `waker` is called if the request must wait; with `None` it does not wait.
     pub fn acquire<F: FnOnce() -> W>(
         &mut self,
         txn: TxnKey,
         priority: Priority,
         key: &[u8],
         strength: LockStrength,
+        now: Millis,
         waker: Option<F>,
     ) -> Acquire {
-        if priority != Priority::Normal {
-            self.standings.entry(txn).or_default().priority = priority;
-        }
+        self.standings.note(txn, priority);
         let Some(lock) = self.locks.get_mut(key) else {
             let key = Bytes::copy_from_slice(key);
-            let holders = vec![Holder { txn, strength }];
-            self.locks.insert(key.clone(), Lock { holders, queue: VecDeque::new() });
+            self.locks.insert(key.clone(), Lock::new(txn, strength, now));
             self.held.entry(txn).or_default().push(key);
             return Acquire::Granted;
         };
         if lock.is_held_alone(txn, strength) {
             return Acquire::Granted;
         }
-        let (place, blockers) = lock.blockers(&self.standings, txn, strength);
-        if blockers.is_empty() {
+        if !lock.must_wait(&self.standings, txn, strength) {
             let losers = lock.take(&self.standings, txn, strength);
             forget_held(&mut self.held, &mut self.losers, key, losers);
-            if lock.grant(txn, strength) {
+            if lock.grant(txn, strength, Some(now)) {
                 self.held.entry(txn).or_default().push(Bytes::copy_from_slice(key));
             }
             return Acquire::Granted;
@@ -232,72 +196,46 @@ impl<W> LockTable<W> {
             self.forget_standing(txn);
             return Acquire::Conflict;
         };
-        if self.reaches(blockers.clone(), txn) {
-            let victim = self.least_of_cycle(blockers, txn);
+        if lock.queue().len() >= self.max_queue {
+            self.forget_standing(txn);
+            return Acquire::Full;
+        }
+        let id = self.next_waiter;
+        let place = lock.place(&self.standings, txn, id);
+        let key = Bytes::copy_from_slice(key);
+        if self.closes_cycle(txn, &key, strength, place) {
+            let victim = self.least_of_cycle(txn, &key, strength, place);
             self.forget_standing(txn);
             return victim.map_or(Acquire::Deadlock, Acquire::DeadlockOf);
         }
-        let id = self.next_waiter;
         self.next_waiter += 1;
-        if let Some(lock) = self.locks.get_mut(key) {
-            lock.queue.insert(place, Waiter { id, txn, strength, waker: waker() });
+        if let Some(lock) = self.locks.get_mut(&key) {
+            lock.enqueue(place, Waiter { txn, strength, since: now, waker: waker() });
         }
-        self.waiting.insert(id, (txn, Bytes::copy_from_slice(key)));
+        self.queued.insert(key.clone());
+        self.waiting.insert(id, Wait { txn, key, place });
         self.waits_of.entry(txn).or_default().push(id);
         Acquire::Waiting(id)
     }
 
-    /// Of those who wait in the cycle that `txn` would close by waiting for `blockers`, one with the lowest priority, if
-    /// that is lower than its own.
-    fn least_of_cycle(&self, blockers: Vec<TxnKey>, txn: TxnKey) -> Option<TxnKey> {
-        let priority =
-            |txn: TxnKey| self.standings.get(&txn).map_or(Priority::Normal, |found| found.priority);
-        let lower = |other: &TxnKey| *other != txn && priority(*other) < priority(txn);
-        let in_cycle = self.reached(blockers).into_iter().filter(lower);
-        let in_cycle = in_cycle.filter(|other| self.reaches(vec![*other], txn));
-        in_cycle.min_by_key(|other| (priority(*other), std::cmp::Reverse(*other)))
+    /// The first transaction that a waiter waits for.
+    pub fn blocker(&self, waiter: WaiterId) -> Option<TxnKey> {
+        let wait = self.waiting.get(&waiter)?;
+        let lock = self.locks.get(&wait.key)?;
+        let own = lock.queue().get(&wait.place)?;
+        lock.blockers(&self.standings, own.txn, own.strength, wait.place).next()
     }
 
-    /// Whether `target` is among the transactions that `from` wait for, directly or not.
-    fn reaches(&self, from: Vec<TxnKey>, target: TxnKey) -> bool {
-        self.reached(from).contains(&target)
-    }
-
-    /// Transactions, those that they wait for, and so on.
-    fn reached(&self, from: Vec<TxnKey>) -> HashSet<TxnKey> {
-        let mut seen: HashSet<TxnKey> = from.iter().copied().collect();
-        let mut next = from;
-        while let Some(txn) = next.pop() {
-            for waiter in self.waits_of.get(&txn).into_iter().flatten() {
-                next.extend(self.waited_for(*waiter).into_iter().filter(|other| seen.insert(*other)));
-            }
-        }
-        seen
-    }
-
-    /// The transactions a waiter waits for.
-    fn waited_for(&self, waiter: WaiterId) -> Vec<TxnKey> {
-        let Some(lock) = self.waiting.get(&waiter).and_then(|(_, key)| self.locks.get(key)) else {
-            return Vec::new();
-        };
-        let Some(place) = lock.queue.iter().position(|entry| entry.id == waiter) else { return Vec::new() };
-        let Some(own) = lock.queue.get(place) else { return Vec::new() };
-        let holders = lock.holders.iter().filter(|holder| !takes(&self.standings, own.txn, holder.txn));
-        let holders = holders.map(|holder| (holder.txn, holder.strength));
-        let before = lock.queue.iter().take(place).map(|entry| (entry.txn, entry.strength));
-        holders
-            .chain(before)
-            .filter(|(other, held)| *other != own.txn && conflict(*held, own.strength))
-            .map(|(other, _)| other)
-            .collect()
+    /// The first transaction that stands in the way of a request that does not wait.
+    pub fn obstacle(&self, txn: TxnKey, key: &[u8], strength: LockStrength) -> Option<TxnKey> {
+        let lock = self.locks.get(key)?;
+        let place = lock.place(&self.standings, txn, WaiterId::MAX);
+        lock.blockers(&self.standings, txn, strength, place).next()
     }
 
     /// From now on nobody takes locks from a transaction.
     pub fn make_firm(&mut self, txn: TxnKey) {
-        // Others are not in danger.
-        if let Some(standing) = self.standings.get_mut(&txn) {
-            standing.firm = true;
-        }
+        self.standings.make_firm(txn);
     }
 
     /// Transactions from which locks were taken since this was asked last.
@@ -305,21 +243,33 @@ impl<W> LockTable<W> {
         std::mem::take(&mut self.losers)
     }
 
+    /// The priority of a transaction that holds or waits for locks.
+    pub fn priority(&self, txn: TxnKey) -> Priority {
+        self.standings.priority(txn)
+    }
+
     /// Forgets a transaction's standing if it neither holds nor waits for anything.
     fn forget_standing(&mut self, txn: TxnKey) {
         if !self.held.contains_key(&txn) && !self.waits_of.contains_key(&txn) {
-            self.standings.remove(&txn);
+            self.standings.remove(txn);
+        }
+    }
+
+    /// Notes when a lock that was waited for was granted.
+    pub fn note_granted(&mut self, txn: TxnKey, key: &[u8], now: Millis) {
+        if let Some(holder) = self.locks.get_mut(key).and_then(|lock| lock.holder_mut(txn)) {
+            holder.since.get_or_insert(now);
         }
     }
 
     /// Makes `txn` the holder of a key that its durable intent protects, ahead of everyone who waits.
-    pub fn hold_for_intent(&mut self, txn: TxnKey, key: &[u8]) {
-        self.make_firm(txn);
+    pub fn hold_for_intent(&mut self, txn: TxnKey, key: &[u8], now: Millis) {
+        self.standings.make_firm(txn);
         let fresh = match self.locks.get_mut(key) {
-            Some(lock) => lock.grant(txn, LockStrength::Exclusive),
+            Some(lock) => lock.grant(txn, LockStrength::Exclusive, Some(now)),
             None => {
-                let holders = vec![Holder { txn, strength: LockStrength::Exclusive }];
-                self.locks.insert(Bytes::copy_from_slice(key), Lock { holders, queue: VecDeque::new() });
+                let lock = Lock::new(txn, LockStrength::Exclusive, now);
+                self.locks.insert(Bytes::copy_from_slice(key), lock);
                 true
             }
         };
@@ -331,36 +281,29 @@ impl<W> LockTable<W> {
     /// Takes a waiter out of its queue; does nothing if it was granted before.
     #[must_use]
     pub fn cancel(&mut self, waiter: WaiterId) -> Vec<Wakeup<W>> {
-        let Some((txn, key)) = self.waiting.remove(&waiter) else { return Vec::new() };
+        let mut woken = Vec::new();
+        self.cancel_into(waiter, &mut woken);
+        woken
+    }
+
+    fn cancel_into(&mut self, waiter: WaiterId, woken: &mut Vec<Wakeup<W>>) {
+        let Some(Wait { txn, key, place }) = self.waiting.remove(&waiter) else { return };
         self.forget_wait(txn, waiter);
         if let Some(lock) = self.locks.get_mut(&key) {
-            lock.queue.retain(|entry| entry.id != waiter);
+            lock.dequeue(place);
         }
-        let mut woken = Vec::new();
-        self.grant_front(&key, &mut woken);
+        self.grant_front(&key, woken);
         self.forget_standing(txn);
-        woken
     }
 
     /// Gives up everything a transaction holds. Its own waits end; their wakers are dropped.
     #[must_use]
     pub fn release(&mut self, txn: TxnKey) -> Vec<Wakeup<W>> {
-        let mut woken = Vec::new();
-        for waiter in self.waits_of.remove(&txn).unwrap_or_default() {
-            if let Some((_, key)) = self.waiting.remove(&waiter) {
-                if let Some(lock) = self.locks.get_mut(&key) {
-                    lock.queue.retain(|entry| entry.id != waiter);
-                }
-                self.grant_front(&key, &mut woken);
-            }
-        }
+        let mut woken = self.end_waits(txn);
         for key in self.held.remove(&txn).unwrap_or_default() {
-            if let Some(lock) = self.locks.get_mut(&key) {
-                lock.holders.retain(|holder| holder.txn != txn);
-            }
-            self.grant_front(&key, &mut woken);
+            self.release_key(txn, &key, &mut woken);
         }
-        self.standings.remove(&txn);
+        self.standings.remove(txn);
         woken
     }
 
@@ -368,13 +311,11 @@ impl<W> LockTable<W> {
     #[must_use]
     pub fn release_within(&mut self, txn: TxnKey, span: &Span) -> Vec<Wakeup<W>> {
         let mut woken = Vec::new();
-        let within = |(waiter, key): (WaiterId, &Bytes)| span.contains(key).then_some(waiter);
+        let within =
+            |waiter: &WaiterId| self.waiting.get(waiter).is_some_and(|wait| span.contains(&wait.key));
         let waits = self.waits_of.get(&txn).into_iter().flatten();
-        let waits: Vec<WaiterId> =
-            waits.filter_map(|waiter| within((*waiter, &self.waiting.get(waiter)?.1))).collect();
-        for waiter in waits {
-            woken.extend(self.cancel(waiter));
-        }
+        let waits: Vec<WaiterId> = waits.copied().filter(within).collect();
+        waits.into_iter().for_each(|waiter| self.cancel_into(waiter, &mut woken));
         let Some(held) = self.held.get_mut(&txn) else { return woken };
         let (gone, kept): (Vec<_>, Vec<_>) =
             std::mem::take(held).into_iter().partition(|key| span.contains(key));
@@ -384,44 +325,31 @@ impl<W> LockTable<W> {
             *held = kept;
         }
         for key in gone {
-            if let Some(lock) = self.locks.get_mut(&key) {
-                lock.holders.retain(|holder| holder.txn != txn);
-            }
-            self.grant_front(&key, &mut woken);
+            self.release_key(txn, &key, &mut woken);
         }
         self.forget_standing(txn);
         woken
     }
 
+    fn release_key(&mut self, txn: TxnKey, key: &Bytes, woken: &mut Vec<Wakeup<W>>) {
+        if let Some(lock) = self.locks.get_mut(key) {
+            lock.release(txn);
+        }
+        self.grant_front(key, woken);
+    }
+
     /// Ends all waits of a transaction; their wakers are dropped. What it holds it keeps.
     #[must_use]
     pub fn end_waits(&mut self, txn: TxnKey) -> Vec<Wakeup<W>> {
+        let mut woken = Vec::new();
         let waits = self.waits_of.get(&txn).cloned().unwrap_or_default();
-        waits.into_iter().flat_map(|waiter| self.cancel(waiter)).collect()
+        waits.into_iter().for_each(|waiter| self.cancel_into(waiter, &mut woken));
+        woken
     }
 
     /// Tenants of which transactions wait.
     pub fn waiting_tenants(&self) -> impl Iterator<Item = u64> {
         self.waits_of.keys().map(|txn| txn.tenant)
-    }
-
-    /// The priority of a transaction that holds or waits for locks.
-    pub fn priority(&self, txn: TxnKey) -> Priority {
-        self.standings.get(&txn).map_or(Priority::Normal, |standing| standing.priority)
-    }
-
-    /// Who waits for whom in a tenant.
-    pub fn waits(&self, tenant: u64) -> Vec<(TxnId, TxnId)> {
-        let waiters = self.waits_of.iter().filter(|(txn, _)| txn.tenant == tenant);
-        let waits = waiters.flat_map(|(txn, waits)| waits.iter().map(move |waiter| (txn, *waiter)));
-        let mut waits: Vec<_> = waits
-            .flat_map(|(txn, waiter)| {
-                self.waited_for(waiter).into_iter().map(move |other| (txn.id, other.id))
-            })
-            .collect();
-        // In an order that a simulation can repeat.
-        waits.sort_unstable();
-        waits
     }
 
     fn forget_wait(&mut self, txn: TxnKey, waiter: WaiterId) {
@@ -435,33 +363,27 @@ impl<W> LockTable<W> {
 
     fn grant_front(&mut self, key: &Bytes, woken: &mut Vec<Wakeup<W>>) {
         let Some(lock) = self.locks.get_mut(key) else { return };
-        while let Some(front) = lock.queue.front() {
-            let (txn, strength) = (front.txn, front.strength);
-            let blocked = lock.holders.iter().any(|holder| {
-                holder.txn != txn
-                    && conflict(holder.strength, strength)
-                    && !takes(&self.standings, txn, holder.txn)
-            });
-            if blocked {
-                break;
-            }
-            let Some(waiter) = lock.queue.pop_front() else { break };
-            let losers = lock.take(&self.standings, txn, strength);
+        let mut granted = Vec::new();
+        while let Some((place, waiter)) = lock.next_granted(&self.standings) {
+            let losers = lock.take(&self.standings, waiter.txn, waiter.strength);
             forget_held(&mut self.held, &mut self.losers, key, losers);
-            if lock.grant(txn, strength) {
-                self.held.entry(txn).or_default().push(key.clone());
-            }
-            self.waiting.remove(&waiter.id);
-            if let Some(waits) = self.waits_of.get_mut(&txn) {
-                waits.retain(|id| *id != waiter.id);
-                if waits.is_empty() {
-                    self.waits_of.remove(&txn);
-                }
-            }
-            woken.push(Wakeup { txn, waker: waiter.waker });
+            // When that is, whoever is woken says.
+            let fresh = lock.grant(waiter.txn, waiter.strength, None);
+            granted.push((place.id, fresh, waiter));
         }
-        if lock.holders.is_empty() && lock.queue.is_empty() {
+        if lock.queue().is_empty() {
+            self.queued.remove(key);
+        }
+        if lock.is_unused() {
             self.locks.remove(key);
+        }
+        for (id, fresh, waiter) in granted {
+            if fresh {
+                self.held.entry(waiter.txn).or_default().push(key.clone());
+            }
+            self.waiting.remove(&id);
+            self.forget_wait(waiter.txn, id);
+            woken.push(Wakeup { txn: waiter.txn, waker: waiter.waker });
         }
     }
 

@@ -1,14 +1,16 @@
 //! Counters of a KV node, in the process's default Prometheus registry.
 
+use crate::contention::WaitKind;
 use kv_api::batch::RequestKind;
+use kv_api::contention::WaitEnd;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector,
     exponential_buckets,
 };
 use std::sync::OnceLock;
 
 /// Names of the request kinds, in the order of [`kind_index`].
-pub const KINDS: [&str; 22] = [
+pub const KINDS: [&str; 23] = [
     "get",
     "scan",
     "put",
@@ -30,6 +32,7 @@ pub const KINDS: [&str; 22] = [
     "decide_txn",
     "resolve_txn",
     "split_range",
+    "list_contention",
     "none",
 ];
 
@@ -57,7 +60,8 @@ pub fn kind_index(kind: Option<&RequestKind>) -> usize {
         Some(RequestKind::DecideTxn(_)) => 18,
         Some(RequestKind::ResolveTxn(_)) => 19,
         Some(RequestKind::SplitRange(_)) => 20,
-        None => 21,
+        Some(RequestKind::ListContention(_)) => 21,
+        None => 22,
     }
 }
 
@@ -77,6 +81,14 @@ pub struct Metrics {
     pub group_commands: Histogram,
     /// Requests that waited for a lock.
     pub lock_waits: IntCounter,
+    /// Requests that wait for a lock now.
+    pub lock_waiters: IntGauge,
+    /// Requests that would have waited for a lock, but too many did.
+    pub lock_refusals: IntCounter,
+    /// Seconds that requests waited, by what for and how it ended; see [`Metrics::wait`].
+    waits: Vec<Histogram>,
+    /// Ended waits that were forgotten to make room.
+    pub events_dropped: IntCounter,
     /// Reads and writes that waited until it was known what became of a prepared transaction.
     pub decision_waits: IntCounter,
     /// Prepared transactions whose coordinators were gone, and of which this node found out what became.
@@ -122,7 +134,24 @@ fn by_kind(name: &str, help: &str) -> Result<Vec<IntCounter>, prometheus::Error>
     Ok(KINDS.iter().map(|kind| family.with_label_values(&[kind])).collect())
 }
 
+const WAIT_KINDS: [&str; 2] = ["lock", "decision"];
+const WAIT_ENDS: [&str; 4] = ["granted", "cancelled", "timed_out", "deadlock"];
+
+fn waits() -> Result<Vec<Histogram>, prometheus::Error> {
+    let options = HistogramOpts::new("dormouse_kv_wait_seconds", "How long requests waited for others");
+    let buckets = exponential_buckets(1e-4, 4.0, 12)?;
+    let family = register(HistogramVec::new(options.buckets(buckets), &["for", "end"])?);
+    let ends = |kind| WAIT_ENDS.map(|end| family.with_label_values(&[kind, end]));
+    Ok(WAIT_KINDS.into_iter().flat_map(ends).collect())
+}
+
 impl Metrics {
+    /// Seconds that requests waited for something, by how it ended.
+    pub fn wait(&self, kind: WaitKind, end: WaitEnd) -> &Histogram {
+        // One for each combination, in the order of the labels.
+        &self.waits[kind as usize * WAIT_ENDS.len() + end as usize]
+    }
+
     fn new() -> Result<Self, prometheus::Error> {
         let histogram = |name, help, start, factor, count| {
             let buckets = exponential_buckets(start, factor, count)?;
@@ -159,6 +188,19 @@ impl Metrics {
             lock_waits: register(IntCounter::new(
                 "dormouse_kv_lock_waits_total",
                 "Requests that waited for a lock",
+            )?),
+            lock_waiters: register(IntGauge::new(
+                "dormouse_kv_lock_waiters",
+                "Requests that wait for a lock now",
+            )?),
+            lock_refusals: register(IntCounter::new(
+                "dormouse_kv_lock_refusals_total",
+                "Requests that were refused because too many waited for locks",
+            )?),
+            waits: waits()?,
+            events_dropped: register(IntCounter::new(
+                "dormouse_kv_contention_events_dropped_total",
+                "Ended waits that were forgotten to make room for later ones",
             )?),
             decision_waits: register(IntCounter::new(
                 "dormouse_kv_decision_waits_total",

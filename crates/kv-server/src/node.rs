@@ -164,6 +164,7 @@ impl Node {
         let cluster_id = identity.cluster_id.clone();
         let history = History::new(pipeline.history_clock(), limits.history_kept);
         let (resolver, jobs) = mpsc::unbounded_channel();
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::bounded(&limits))).collect();
         let node = Arc::new(Node {
             engine,
             pipeline,
@@ -171,7 +172,7 @@ impl Node {
             node_id,
             cluster_id,
             cluster: OnceLock::new(),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards,
             unresolved: AtomicUsize::new(0),
             next_connection: AtomicU64::new(1),
             history,
@@ -300,6 +301,10 @@ impl Node {
         match class {
             Class::Read => self.take_read(asker, batch),
             Class::Abort => self.abort(asker, batch),
+            Class::List => {
+                let node = Arc::clone(self);
+                Answer::Heavy(Box::pin(async move { node.list(asker, &batch) }))
+            }
             Class::Refresh => Answer::Later(Box::pin(Arc::clone(self).refresh(asker, batch))),
             Class::Decide => Answer::Later(Box::pin(Arc::clone(self).decide(asker, batch))),
             Class::Resolve => Answer::Later(Box::pin(Arc::clone(self).resolve(asker, batch))),
@@ -371,6 +376,13 @@ impl Node {
     /// How many requests of a connection wait for locks.
     pub fn lock_waits(&self, tenant: TenantId, connection: ConnectionId) -> usize {
         self.shard(tenant.0).lock_waits(connection)
+    }
+
+    fn list(&self, asker: Asker, batch: &BatchRequest) -> BatchResult {
+        match batch.requests.first().and_then(|request| request.kind.as_ref()) {
+            Some(RequestKind::ListContention(request)) => self.list_contention(asker, request),
+            _ => Err(KvError::new(KvErrorKind::Internal, "not a request for a listing")),
+        }
     }
 
     /// Reads at once what is small, and starts over elsewhere with what turns out not to be, or has to wait.
@@ -855,6 +867,7 @@ impl Hook for Listener {
     fn removed(&self, range: RangeId) {
         let Some(node) = self.0.upgrade() else { return };
         node.distrusted.lock().remove(&range);
+        node.shards.iter().for_each(|shard| shard.lock().events.forget(range));
     }
 
     fn described(&self, range: RangeId) {
@@ -952,6 +965,7 @@ enum Class {
     Read,
     Abort,
     Evaluate(WriteKind),
+    List,
     Refresh,
     Decide,
     Resolve,
@@ -971,6 +985,7 @@ fn classify(batch: &BatchRequest) -> Class {
                     (false, _) => Class::Abort,
                 };
             }
+            Some(RequestKind::ListContention(_)) => return Class::List,
             Some(RequestKind::Refresh(_)) => return Class::Refresh,
             Some(RequestKind::DecideTxn(_)) => return Class::Decide,
             Some(RequestKind::ResolveTxn(_)) => return Class::Resolve,

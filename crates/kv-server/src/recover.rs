@@ -8,6 +8,7 @@
 //! the one that does answers. This is rare, and clusters have few nodes.
 
 use crate::cluster::message::{AskOutcome, AskWaits, Kind, OutcomeStatus, TxnOutcome, Wait, Waits};
+use crate::cycles::{Waiting, victims};
 use crate::faults::Bug;
 use crate::latch::Access;
 use crate::lock_table::TxnKey;
@@ -18,10 +19,9 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use hashbrown::{HashMap, HashSet};
-use kv_api::{KvError, KvErrorKind, Priority, Timestamp};
+use hashbrown::HashSet;
+use kv_api::{KvError, KvErrorKind, Timestamp};
 use replication::Millis;
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -331,15 +331,6 @@ pub(crate) fn waits(node: &Node, asked: AskWaits) -> Waits {
     Waits { waits: waits.map(wait).collect() }
 }
 
-/// A transaction that waits for another.
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    waiter: TxnId,
-    holder: TxnId,
-    /// The one that waits.
-    priority: Priority,
-}
-
 fn own_waits(node: &Node, tenant: u64) -> Vec<Waiting> {
     let shard = node.shard(tenant);
     let waits = shard.waits(tenant).into_iter();
@@ -396,45 +387,6 @@ impl Cycles {
         }
         self.suspects = suspects;
     }
-}
-
-/// Which of those who wait here are to give way: of every cycle the one with the largest id of those with the lowest
-/// priority.
-fn victims(own: &[Waiting], all: &[Waiting]) -> Vec<TxnId> {
-    let mut edges: HashMap<TxnId, Vec<TxnId>> = HashMap::new();
-    let mut priorities: HashMap<TxnId, Priority> = HashMap::new();
-    for wait in all {
-        edges.entry(wait.waiter).or_default().push(wait.holder);
-        // One that waits at several nodes may be known for what it is at some of them only.
-        let known = priorities.entry(wait.waiter).or_insert(wait.priority);
-        if *known == Priority::Normal {
-            *known = wait.priority;
-        }
-    }
-    let rank = |txn: &TxnId| (Reverse(priorities.get(txn).copied().unwrap_or_default()), *txn);
-    let reachable = |from: TxnId| {
-        let mut seen = HashSet::new();
-        let mut next = vec![from];
-        while let Some(txn) = next.pop() {
-            next.extend(edges.get(&txn).into_iter().flatten().filter(|other| seen.insert(**other)));
-        }
-        seen
-    };
-    let waiters: HashSet<TxnId> = own.iter().map(|wait| wait.waiter).collect();
-    let mut victims: Vec<TxnId> = waiters
-        .into_iter()
-        .filter(|waiter| {
-            let reached = reachable(*waiter);
-            // Those of its cycle are reached by it and reach it.
-            let least = reached
-                .iter()
-                .filter(|other| reachable(**other).contains(waiter))
-                .max_by_key(|other| rank(other));
-            reached.contains(waiter) && least == Some(waiter)
-        })
-        .collect();
-    victims.sort_unstable();
-    victims
 }
 
 #[cfg(test)]

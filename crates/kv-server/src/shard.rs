@@ -15,6 +15,8 @@
 //!      └── abort, end of the connection ──► gone, its intents are removed
 //! ```
 
+use crate::config::Limits;
+use crate::contention::Events;
 use crate::intent_set::IntentSet;
 pub use crate::intent_set::key_after;
 use crate::latch::Latches;
@@ -71,6 +73,8 @@ pub struct TxnEntry {
     pub intents: IntentSet,
     /// What its record says, once it is prepared.
     pub record: Option<TxnRecord>,
+    /// Since when it is known, in milliseconds of the node's clock.
+    pub opened: Option<Millis>,
     /// Whether it does not have all locks that it asked for: the range was split, one of high priority has taken them,
     /// or there was no room for them.
     pub lost_locks: bool,
@@ -134,6 +138,8 @@ impl RangeIntents {
 struct Awaiting {
     /// On whose behalf, if it is part of a transaction.
     txn: Option<TxnId>,
+    /// Since when.
+    since: Millis,
     waker: oneshot::Sender<()>,
 }
 
@@ -142,6 +148,30 @@ impl Awaiting {
         // Who waited may be gone.
         let _ = self.waker.send(());
     }
+}
+
+/// A request that waits for what becomes of a prepared transaction, for a listing.
+#[derive(Debug)]
+pub struct WaitingReader {
+    /// The transaction that it is part of.
+    pub txn: Option<TxnId>,
+    /// The one that is prepared.
+    pub prepared: TxnId,
+    /// Since when it waits.
+    pub since: Millis,
+}
+
+/// A part of a transaction, for a listing.
+#[derive(Debug)]
+pub struct OpenPart {
+    /// The transaction.
+    pub txn: TxnKey,
+    /// Where it stands.
+    pub status: TxnStatus,
+    /// Since when it is known.
+    pub opened: Option<Millis>,
+    /// Intents written.
+    pub intents: u64,
 }
 
 /// What an intent found in the lock space belongs to.
@@ -173,6 +203,8 @@ pub struct Shard {
     pub latches: Latches<oneshot::Sender<()>>,
     /// Who holds and awaits locks.
     pub locks: LockTable<oneshot::Sender<()>>,
+    /// Which waits have ended lately.
+    pub events: Events,
     connections: HashMap<ConnectionId, Usage>,
     txns: HashMap<PartKey, TxnEntry>,
     intents: HashMap<RangeId, RangeIntents>,
@@ -193,6 +225,13 @@ pub fn aborted(message: &str) -> KvError {
 }
 
 impl Shard {
+    /// An empty shard whose tables are bounded.
+    pub fn bounded(limits: &Limits) -> Self {
+        let mut shard = Shard::default();
+        shard.locks.bound_queues(limits.max_waits_per_lock);
+        shard
+    }
+
     /// Forgets the parts of transactions in a range with these keys: they were of another lease. Returns how
     /// many of them readers had to take into account. Who waits for their locks is told that they ended; latches
     /// stay with those who are evaluating, whose commands will be refused.
@@ -229,11 +268,12 @@ impl Shard {
         priority: Priority,
         key: &[u8],
         strength: LockStrength,
+        now: Millis,
         waits: bool,
     ) -> (Acquire, Option<oneshot::Receiver<()>>) {
         loop {
             let (sender, receiver) = oneshot::channel();
-            let outcome = self.locks.acquire(txn, priority, key, strength, waits.then_some(|| sender));
+            let outcome = self.locks.acquire(txn, priority, key, strength, now, waits.then_some(|| sender));
             self.note_losers();
             match outcome {
                 // It waits for nothing from then on, so there is an end to it.
@@ -282,7 +322,7 @@ impl Shard {
         open
     }
 
-    /// Notes that a request of a connection begins or ends to wait for a lock.
+    /// Notes that a request of a connection begins or ends to wait for a lock or a decision.
     pub fn note_lock_wait(&mut self, connection: ConnectionId, begins: bool) {
         if let Some(usage) = self.connections.get_mut(&connection) {
             let waits = usage.lock_waits;
@@ -290,7 +330,7 @@ impl Shard {
         }
     }
 
-    /// How many requests of a connection wait for locks.
+    /// How many requests of a connection wait for locks or decisions.
     pub fn lock_waits(&self, connection: ConnectionId) -> usize {
         self.connections.get(&connection).map_or(0, |usage| usage.lock_waits)
     }
@@ -356,11 +396,19 @@ impl Shard {
                 intents: IntentSet::default(),
                 tracked: Vec::new(),
                 record: None,
+                opened: None,
                 lost_locks: false,
                 since: 0,
                 doomed: false,
             }
         })
+    }
+
+    /// The same, and notes that the part is known since now if it is new.
+    pub fn open_txn(&mut self, part: PartKey, connection: ConnectionId, now: Millis) -> &mut TxnEntry {
+        let entry = self.txn_mut(part, connection);
+        entry.opened.get_or_insert(now);
+        entry
     }
 
     /// Counts a transaction that is about to have its first intent.
@@ -391,7 +439,7 @@ impl Shard {
         let intents = self.intents.entry(part.range).or_default();
         intents.live.insert(part.txn.id);
         intents.prepared.push((part.txn.id, at));
-        let entry = self.txn_mut(part, connection);
+        let entry = self.open_txn(part, connection, now);
         entry.status = TxnStatus::Prepared(at);
         entry.record = Some(record);
         entry.since = now;
@@ -494,7 +542,9 @@ impl Shard {
     /// What tells when transactions may have intents in a range again, if they may not now.
     pub fn held_intents(&mut self, range: RangeId) -> Option<oneshot::Receiver<()>> {
         let waiting = self.held.get_mut(&range)?;
-        waiting.retain(|waiting| !waiting.is_closed());
+        if waiting.len() == waiting.capacity() {
+            waiting.retain(|waiting| !waiting.is_closed());
+        }
         let (sender, receiver) = oneshot::channel();
         waiting.push(sender);
         Some(receiver)
@@ -505,16 +555,23 @@ impl Shard {
         !self.intents.contains_key(&range)
     }
 
-    /// Waits until it is known what becomes of a prepared part: told when it is, or at once.
-    pub fn await_decision(&mut self, part: PartKey, txn: Option<TxnId>) -> oneshot::Receiver<()> {
+    /// Waits from now until it is known what becomes of a prepared part: told when it is, or at once.
+    pub fn await_decision(
+        &mut self,
+        part: PartKey,
+        txn: Option<TxnId>,
+        now: Millis,
+    ) -> oneshot::Receiver<()> {
         let (waker, woken) = oneshot::channel();
         let prepared =
             self.txns.get(&part).is_some_and(|entry| matches!(entry.status, TxnStatus::Prepared(_)));
         if prepared {
             let waiting = self.awaiting.entry(part).or_default();
-            // Those that gave up.
-            waiting.retain(|waiting| !waiting.waker.is_closed());
-            waiting.push(Awaiting { txn, waker });
+            if waiting.len() == waiting.capacity() {
+                // Those that gave up; not looked for every time, for there may be many.
+                waiting.retain(|waiting| !waiting.waker.is_closed());
+            }
+            waiting.push(Awaiting { txn, since: now, waker });
         } else {
             // Who waits is there.
             let _ = waker.send(());
@@ -541,6 +598,44 @@ impl Shard {
                 waiting.filter_map(|waiting| Some((waiting.txn?, part.txn.id)))
             });
         decisions.chain(self.locks.waits(tenant)).collect()
+    }
+
+    /// The requests of a tenant that wait for what becomes of prepared transactions of a range, the first first.
+    pub fn waiting_readers(&self, tenant: u64, range: RangeId) -> Vec<WaitingReader> {
+        let here = |part: &PartKey| part.range == range && part.txn.tenant == tenant;
+        let parts = self.awaiting.iter().filter(|(part, _)| here(part));
+        let mut readers: Vec<_> = parts
+            .flat_map(|(part, waiting)| waiting.iter().map(|waiting| (part.txn.id, waiting)))
+            .filter(|(_, waiting)| !waiting.waker.is_closed())
+            .map(|(prepared, Awaiting { txn, since, .. })| WaitingReader {
+                txn: *txn,
+                prepared,
+                since: *since,
+            })
+            .collect();
+        readers.sort_by_key(|reader| (reader.since, reader.txn, reader.prepared));
+        readers
+    }
+
+    /// The parts of a tenant's transactions in a range that are not over, by name.
+    pub fn open_parts(&self, tenant: u64, range: RangeId) -> Vec<OpenPart> {
+        let here = |part: &PartKey| part.range == range && part.txn.tenant == tenant;
+        let open = |(part, entry): (&PartKey, &TxnEntry)| OpenPart {
+            txn: part.txn,
+            status: entry.status,
+            opened: entry.opened,
+            intents: entry.intents.generation(),
+        };
+        let mut parts: Vec<_> = self.txns.iter().filter(|(part, _)| here(part)).map(open).collect();
+        parts.sort_by_key(|part| part.txn);
+        parts
+    }
+
+    /// The transactions that have intents in a range and are not over, and since when they are known there.
+    pub fn writers(&self, range: RangeId) -> HashMap<TxnId, Millis> {
+        let writes = |part: &PartKey, entry: &TxnEntry| part.range == range && !entry.intents.is_empty();
+        let writers = self.txns.iter().filter(|(part, entry)| writes(part, entry));
+        writers.map(|(part, entry)| (part.txn.id, entry.opened.unwrap_or_default())).collect()
     }
 
     /// Ends the waits of a transaction for locks and decisions: it is one of a cycle.

@@ -60,6 +60,7 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         RequestKind::DeleteRange(request) => range(&request.start, &request.end),
         RequestKind::Increment(request) => key(&request.key),
         RequestKind::ClearRange(request) => range(&request.start, &request.end),
+        RequestKind::ListContention(request) => range(&request.start, &request.end),
         RequestKind::RangeLookup(request) => key(&request.key),
         RequestKind::ConfigureTenant(request) => config(&request.config),
         RequestKind::DecideTxn(request) if request.parts.len() > MAX_STAGED => {
@@ -106,6 +107,10 @@ fn combination(batch: &BatchRequest) -> Result<(), KvError> {
     if kinds().any(RequestKind::is_about_cluster) && (batch.requests.len() > 1 || batch.header.txn.is_some())
     {
         return Err(invalid("a request about the cluster stands alone and in no transaction"));
+    }
+    let lists = |kind: &RequestKind| matches!(kind, RequestKind::ListContention(_));
+    if kinds().any(lists) && (batch.requests.len() > 1 || batch.header.txn.is_some()) {
+        return Err(invalid("contention is listed alone and in no transaction"));
     }
     let decides = |kind: &RequestKind| matches!(kind, RequestKind::DecideTxn(_) | RequestKind::ResolveTxn(_));
     if kinds().any(decides) && (batch.requests.len() > 1 || batch.header.txn.is_none()) {

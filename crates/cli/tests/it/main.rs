@@ -5,6 +5,7 @@
 
 mod client;
 mod cluster;
+mod contention;
 mod crashes;
 mod disk;
 mod drivers;

@@ -114,6 +114,7 @@ pub(super) fn extent(batch: &BatchRequest, key: &Bytes) -> Span {
             Some(RequestKind::Delete(delete)) => extent.add(&delete.key, b""),
             Some(RequestKind::DeleteRange(delete)) => extent.add(&delete.start, &delete.end),
             Some(RequestKind::ClearRange(clear)) => extent.add(&clear.start, &clear.end),
+            Some(RequestKind::ListContention(list)) => extent.add(&list.start, &list.end),
             Some(RequestKind::Increment(increment)) => extent.add(&increment.key, b""),
             _ => {}
         }

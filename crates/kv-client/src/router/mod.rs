@@ -315,6 +315,7 @@ impl Router {
             RequestKind::DeleteRange(delete) => Some(&delete.start),
             RequestKind::Increment(increment) => Some(&increment.key),
             RequestKind::ClearRange(clear) => Some(&clear.start),
+            RequestKind::ListContention(list) => Some(&list.start),
             RequestKind::DecideTxn(decide) => Some(&decide.anchor),
             RequestKind::ResolveTxn(resolve) => Some(&resolve.key),
             RequestKind::SplitRange(split) => Some(&split.key),

@@ -31,9 +31,30 @@ use kv_api::batch::{BatchRequest, RequestKind};
 use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, Timestamp};
 use parking_lot::Mutex;
 use state::{State, Status};
+use std::sync::Arc;
 
 /// Keys a READ COMMITTED transaction trusts the KV node to keep locked; the node's own bound is above.
 const TRUSTED_LOCKS: usize = 32_000;
+
+/// The name of a transaction as it shows in listings ([`KvClient::contention`]). It may change as long as nothing rests
+/// on what nodes know of it.
+#[derive(Clone, Debug)]
+pub struct TxnName(Arc<Mutex<Bytes>>);
+
+impl TxnName {
+    fn new(id: Bytes) -> Self {
+        TxnName(Arc::new(Mutex::new(id)))
+    }
+
+    /// Sixteen bytes.
+    pub fn id(&self) -> Bytes {
+        self.0.lock().clone()
+    }
+
+    fn replace(&self, id: Bytes) {
+        *self.0.lock() = id;
+    }
+}
 
 /// A transaction. Usable through `&self`: reads may overlap with each other and with writes; flushes,
 /// savepoints and the end come one at a time. Dropping it rolls it back.
@@ -50,6 +71,11 @@ impl Txn {
         let mut state = State::new(options.lock_timeout_ms, options.priority, client.environment().clone());
         (state.read_timestamp, state.fixed) = (options.as_of, options.as_of.is_some());
         Txn { client, options, state: Mutex::new(state), moving: Default::default() }
+    }
+
+    /// What the KV layer knows the transaction by, for as long as it is open.
+    pub fn name(&self) -> TxnName {
+        self.state.lock().name.clone()
     }
 
     /// The isolation level.

@@ -1,5 +1,6 @@
 //! What a coordinator knows of its transaction. Pure: nothing here sends or waits.
 
+use super::TxnName;
 use super::options::ReadOptions;
 use super::part::{Part, Parts};
 use crate::environment::Environment;
@@ -23,6 +24,8 @@ pub enum Status {
 /// The state of one transaction.
 pub struct State {
     pub id: Bytes,
+    /// The same, for who watches.
+    pub name: TxnName,
     environment: Environment,
     pub status: Status,
     /// The snapshot, once there is one.
@@ -70,8 +73,10 @@ pub fn ended() -> KvError {
 impl State {
     /// The state of a transaction that has done nothing.
     pub fn new(lock_timeout_ms: u32, priority: Priority, environment: Environment) -> Self {
+        let id = new_id(&environment);
         State {
-            id: new_id(&environment),
+            name: TxnName::new(id.clone()),
+            id,
             environment,
             status: Status::Open,
             read_timestamp: None,
@@ -185,6 +190,7 @@ impl State {
         }
         if self.parts.iter().all(|part| !part.known) {
             self.id = new_id(&self.environment);
+            self.name.replace(self.id.clone());
         }
     }
 

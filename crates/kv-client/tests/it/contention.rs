@@ -1,7 +1,7 @@
 //! Transactions that meet.
 
 use crate::support::{Cluster, bytes};
-use kv_api::{KvErrorKind, KvResult, LockStrength, Span};
+use kv_api::{KvErrorKind, KvResult, LockStrength, Span, TenantId};
 use kv_client::{Isolation, KvClient, ReadOptions, ScanOptions, TxnOptions, WaitPolicy, is_retryable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,4 +185,76 @@ async fn a_failed_commit_releases_what_it_came_to_hold() {
     assert_eq!(inserted.unwrap_err().kind(), KvErrorKind::ConditionFailed);
     let next = client.begin(TxnOptions { lock_timeout_ms: 5000, ..TxnOptions::default() });
     assert_eq!(next.get(b"a", LockStrength::Exclusive).await.unwrap(), Some(bytes("1")));
+}
+
+#[tokio::test]
+async fn a_listing_covers_all_ranges_and_waits_for_nothing() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client(2).await;
+    let rows = ["a", "x"].map(|name| (bytes(name), Some(bytes("0"))));
+    client.write(&rows).await.unwrap();
+    cluster.control().split_range(&TenantId(2).prefixed(b"m")).await.unwrap();
+    let holder = client.begin(TxnOptions::default());
+    for name in ["a", "x"] {
+        holder.get(name.as_bytes(), LockStrength::Exclusive).await.unwrap();
+    }
+    let waiter = Arc::new(client.begin(TxnOptions::default()));
+    let waiting = tokio::spawn({
+        let waiter = waiter.clone();
+        async move { waiter.get(b"x", LockStrength::Shared).await.map(drop) }
+    });
+    let all = Span::new(bytes(""), bytes(""));
+    let found = loop {
+        let found = client.contention(&all, 0).await.unwrap();
+        if !found.waits.is_empty() {
+            break found;
+        }
+        tokio::task::yield_now().await;
+    };
+    let (holds, waits) = (holder.name().id(), waiter.name().id());
+    let locks: Vec<_> = found.locks.iter().map(|lock| (&lock.key[..], &lock.txn)).collect();
+    assert_eq!(locks, [(&b"a"[..], &holds), (b"x", &holds)]);
+    assert_eq!((&found.waits[0].key[..], &found.waits[0].txn), (&b"x"[..], &waits));
+    assert_eq!(found.waits[0].blockers, [holds.clone()]);
+    let parts = found.txns.iter().filter(|part| part.txn == holds).count();
+    assert_eq!((parts, found.truncated), (2, false), "a part in each range");
+    let right = client.contention(&Span::new(bytes("m"), bytes("")), 0).await.unwrap();
+    assert_eq!(right.locks.iter().map(|lock| &lock.key[..]).collect::<Vec<_>>(), [b"x"]);
+    let one = client.contention(&all, 1).await.unwrap();
+    assert_eq!((one.locks.len(), one.truncated), (1, true));
+    holder.commit().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    waiter.rollback().await;
+    let events = client.contention(&all, 0).await.unwrap().events;
+    assert_eq!((events.len(), &events[0].waiter, &events[0].holder), (1, &waits, &holds));
+}
+
+/// More transactions wait for one key than a client sends other requests at a time; the one they wait for goes on.
+#[tokio::test]
+async fn very_many_wait_for_one_key_and_all_get_it() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client(2).await;
+    let holder = client.begin(TxnOptions::default());
+    holder.get(b"k", LockStrength::Exclusive).await.unwrap();
+    let many = 1_500;
+    let waiting: Vec<_> = (0..many)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let txn = client.begin(TxnOptions::default());
+                txn.get(b"k", LockStrength::Exclusive).await?;
+                txn.commit().await.map(drop)
+            })
+        })
+        .collect();
+    let all = Span::new(bytes(""), bytes(""));
+    while client.contention(&all, 0).await.unwrap().waits.len() < many {
+        tokio::task::yield_now().await;
+    }
+    holder.get(b"another", LockStrength::Exclusive).await.unwrap();
+    holder.commit().await.unwrap();
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    assert_eq!(client.contention(&all, 0).await.unwrap().events.len(), 1_000, "the last ones");
 }

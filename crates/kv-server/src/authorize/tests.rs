@@ -3,6 +3,7 @@
 use super::*;
 use bytes::Bytes;
 use kv_api::batch::*;
+use kv_api::contention::ListContention;
 use kv_api::key::CLUSTER_REGION;
 
 /// One request of every kind on `start` (and up to `end`, where it takes a span), by name.
@@ -32,7 +33,8 @@ fn requests(start: &Bytes, end: &Bytes) -> Vec<(&'static str, RequestKind)> {
             DeleteRange { start: start.clone(), end: end.clone(), limit: 0, sequence: 1 }.into_kind(),
         ),
         ("range lookup", RangeLookup { key: start.clone() }.into_kind()),
-        ("clear range", ClearRange { start, end }.into_kind()),
+        ("clear range", ClearRange { start: start.clone(), end: end.clone() }.into_kind()),
+        ("list contention", ListContention { start, end, limit: 0 }.into_kind()),
     ]
 }
 
@@ -59,6 +61,7 @@ into_kind!(
     DeleteRange,
     Increment,
     ClearRange,
+    ListContention,
     EndTxn,
     Refresh,
     DropTenant,

@@ -34,26 +34,14 @@ fn run(script: &str) -> Vec<String> {
         let result = match words[0] {
             "lock" => {
                 let waker = || format!("{}:{}", words[1], words[2]);
-                format!(
-                    "{:?}",
-                    table.acquire(
-                        txn(words[1]),
-                        priority(words[1]),
-                        words[2].as_bytes(),
-                        strength(),
-                        Some(waker)
-                    )
-                )
+                format!("{:?}", table.acquire(txn(words[1]), priority(words[1]), words[2].as_bytes(), strength(), 0, Some(waker)))
             }
             "try" => {
                 let none: Option<fn() -> String> = None;
-                format!(
-                    "{:?}",
-                    table.acquire(txn(words[1]), priority(words[1]), words[2].as_bytes(), strength(), none)
-                )
+                format!("{:?}", table.acquire(txn(words[1]), priority(words[1]), words[2].as_bytes(), strength(), 0, none))
             }
             "intent" => {
-                table.hold_for_intent(txn(words[1]), words[2].as_bytes());
+                table.hold_for_intent(txn(words[1]), words[2].as_bytes(), 0);
                 "ok".to_owned()
             }
             "cancel" => woken(table.cancel(words[1].parse().expect("a number"))),
@@ -274,14 +262,10 @@ fn a_transaction_may_wait_in_several_places() {
 fn a_holder_waits_for_an_intent_that_is_found_under_its_lock() {
     let mut table = LockTable::default();
     let (one, other) = (txn("one"), txn("other"));
-    assert_eq!(
-        table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, Some(|| 1)),
-        Acquire::Granted
-    );
-    table.hold_for_intent(other, b"k");
+    assert_eq!(table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, 0, Some(|| 1)), Acquire::Granted);
+    table.hold_for_intent(other, b"k", 0);
     assert!(!table.is_free(one, b"k", LockStrength::Exclusive));
-    let Acquire::Waiting(_) = table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, Some(|| 2))
-    else {
+    let Acquire::Waiting(_) = table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, 0, Some(|| 2)) else {
         panic!("it must wait")
     };
     let woken = table.release(other);
@@ -390,4 +374,212 @@ fn the_lowest_priority_of_a_cycle_gives_way() {
     assert_eq!(cycle("h", "n"), "Deadlock");
     assert_eq!(cycle("l", "n"), format!("{:?}", Acquire::DeadlockOf(txn("l"))));
     assert_eq!(cycle("n", "h"), format!("{:?}", Acquire::DeadlockOf(txn("n"))));
+}
+
+fn numbered(number: u32) -> TxnKey {
+    let mut id = [0; 16];
+    id[..4].copy_from_slice(&number.to_be_bytes());
+    TxnKey { tenant: 2, id }
+}
+
+/// What ten thousand waiters do is to end soon: with the square of as many steps it does not.
+const MANY: u32 = 10_000;
+
+#[test]
+fn ten_thousand_wait_for_one_key_and_are_granted_in_order() {
+    let mut table = LockTable::default();
+    let ask = |table: &mut LockTable<u32>, number| {
+        table.acquire(numbered(number), Priority::Normal, b"k", LockStrength::Exclusive, 0, Some(|| number))
+    };
+    assert_eq!(ask(&mut table, 0), Acquire::Granted);
+    for number in 1..=MANY {
+        // Everybody holds something that somebody else waits for.
+        let own = number.to_be_bytes();
+        let hold = table.acquire(numbered(number), Priority::Normal, &own, LockStrength::Exclusive, 0, Some(|| 0));
+        assert_eq!(hold, Acquire::Granted);
+        let other = numbered(number + 2 * MANY);
+        let wait = table.acquire(other, Priority::Normal, &own, LockStrength::Exclusive, 0, Some(|| number));
+        assert!(matches!(wait, Acquire::Waiting(_)), "{wait:?}");
+        let wait = ask(&mut table, number);
+        assert!(matches!(wait, Acquire::Waiting(_)), "{wait:?}");
+    }
+    assert_eq!(table.waits(2).len() as u32, 2 * MANY, "edges");
+    assert_eq!(table.list_awaited(&all(), 5).0.len(), 5);
+    // The one that all wait for must not wait for the last of them.
+    let last = table.acquire(numbered(0), Priority::Normal, &MANY.to_be_bytes(), LockStrength::Shared, 0, Some(|| 0));
+    assert_eq!(last, Acquire::Deadlock);
+    for number in 0..=MANY {
+        let woken = table.release(numbered(number));
+        let next = woken.iter().filter(|wakeup| wakeup.txn == numbered(number + 1)).count();
+        assert_eq!(next, usize::from(number < MANY), "{number}");
+        let _ = table.release(numbered(number + 2 * MANY));
+    }
+    assert!(table.is_empty());
+}
+
+#[test]
+fn ten_thousand_share_a_key_and_leave_it_in_any_order() {
+    let mut table = LockTable::default();
+    let mut waiters = Vec::new();
+    for number in 0..MANY {
+        let granted = table.acquire(numbered(number), Priority::Normal, b"k", LockStrength::Shared, 0, Some(|| 0));
+        assert_eq!(granted, Acquire::Granted);
+    }
+    for number in MANY..2 * MANY {
+        let strength = if number % 2 == 0 { LockStrength::Exclusive } else { LockStrength::Shared };
+        let Acquire::Waiting(waiter) = table.acquire(numbered(number), Priority::Normal, b"k", strength, 0, Some(|| number))
+        else {
+            panic!("{number} must wait")
+        };
+        waiters.push(waiter);
+    }
+    let edges = table.waits(2).len() as u32;
+    assert!(edges <= 3 * MANY, "{edges} edges");
+    for number in (0..MANY).rev() {
+        let woken = table.release(numbered(number));
+        assert_eq!(woken.len(), usize::from(number == 0), "{number}");
+    }
+    for waiter in waiters.into_iter().rev() {
+        let _ = table.cancel(waiter);
+    }
+    let _ = table.release(numbered(MANY));
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_transaction_with_ten_thousand_locks_waits_and_ends() {
+    let mut table = LockTable::default();
+    let (holder, waits) = (numbered(0), |number| numbered(number + 1));
+    for number in 0..MANY {
+        let granted = table.acquire(holder, Priority::Normal, &number.to_be_bytes(), LockStrength::Exclusive, 0, Some(|| 0));
+        assert_eq!(granted, Acquire::Granted);
+    }
+    for number in 0..MANY {
+        let key = number.to_be_bytes();
+        let wait = table.acquire(waits(number), Priority::Normal, &key, LockStrength::Exclusive, 0, Some(|| number));
+        assert!(matches!(wait, Acquire::Waiting(_)));
+    }
+    assert_eq!(table.acquire(waits(MANY), Priority::Normal, b"x", LockStrength::Exclusive, 0, Some(|| 0)), Acquire::Granted);
+    for _ in 0..100 {
+        let Acquire::Waiting(waiter) = table.acquire(holder, Priority::Normal, b"x", LockStrength::Exclusive, 0, Some(|| 0))
+        else {
+            panic!("it must wait")
+        };
+        let _ = table.cancel(waiter);
+    }
+    assert_eq!(table.release(holder).len() as u32, MANY);
+}
+
+#[test]
+fn a_queue_is_bounded() {
+    let mut table = LockTable::default();
+    table.bound_queues(2);
+    let mut ask =
+        |number, key| table.acquire(numbered(number), Priority::Normal, key, LockStrength::Exclusive, 0, Some(|| number));
+    assert_eq!(ask(0, b"k"), Acquire::Granted);
+    assert!(matches!(ask(1, b"k"), Acquire::Waiting(_)));
+    assert!(matches!(ask(2, b"k"), Acquire::Waiting(_)));
+    assert_eq!(ask(3, b"k"), Acquire::Full);
+    assert_eq!(ask(3, b"l"), Acquire::Granted, "other keys have queues of their own");
+}
+
+fn all() -> Span {
+    Span::new(Bytes::new(), Bytes::from_static(&[0xff]))
+}
+
+#[test]
+fn a_listing_says_who_waits_for_whom_and_since_when() {
+    let mut table = LockTable::default();
+    let (a, b, c) = (txn("a"), txn("b"), txn("c"));
+    let ask = |table: &mut LockTable<u32>, txn, key: &[u8], now| {
+        table.acquire(txn, Priority::Normal, key, LockStrength::Exclusive, now, Some(|| 0))
+    };
+    assert_eq!(ask(&mut table, a, b"k", 10), Acquire::Granted);
+    assert_eq!(ask(&mut table, a, b"j", 11), Acquire::Granted);
+    let Acquire::Waiting(first) = ask(&mut table, b, b"k", 20) else { panic!("it must wait") };
+    assert!(matches!(ask(&mut table, c, b"k", 30), Acquire::Waiting(_)));
+    assert_eq!(table.blocker(first), Some(a));
+    let (awaited, more) = table.list_awaited(&all(), 9);
+    let shown = awaited.into_iter().map(|wait| (wait.txn, wait.since, wait.blockers)).collect::<Vec<_>>();
+    assert_eq!((shown, more), (vec![(b, 20, vec![a]), (c, 30, vec![a, b])], false));
+    let held = |table: &LockTable<u32>, limit| {
+        let (held, more) = table.list_held(&all(), limit);
+        (held.into_iter().map(|held| (held.key, held.txn, held.since)).collect::<Vec<_>>(), more)
+    };
+    let key = |name: &'static str| Bytes::from_static(name.as_bytes());
+    assert_eq!(held(&table, 9), (vec![(key("j"), a, Some(11)), (key("k"), a, Some(10))], false));
+    assert_eq!(held(&table, 1), (vec![(key("k"), a, Some(10))], true), "what is contended comes first");
+    assert_eq!(table.release(a).len(), 1);
+    assert_eq!(held(&table, 9), (vec![(key("k"), b, None)], false));
+    table.note_granted(b, b"k", 40);
+    table.note_granted(b, b"k", 50);
+    assert_eq!(held(&table, 9), (vec![(key("k"), b, Some(40))], false));
+    assert!(!table.is_waiting(first) && table.waiters() == 1);
+}
+
+/// The edges that a queue comes to, had nothing been left out.
+fn all_edges(table: &LockTable<u32>) -> HashSet<(TxnKey, TxnKey)> {
+    let mut edges = HashSet::new();
+    for lock in table.locks.values() {
+        for (place, waiter) in lock.queue() {
+            edges.extend(lock.blockers(&table.standings, waiter.txn, waiter.strength, *place).map(|to| (waiter.txn, to)));
+        }
+    }
+    edges
+}
+
+fn reach(edges: &HashSet<(TxnKey, TxnKey)>, from: TxnKey) -> HashSet<TxnKey> {
+    let (mut seen, mut next) = (HashSet::new(), vec![from]);
+    while let Some(txn) = next.pop() {
+        next.extend(
+            edges.iter().filter(|edge| edge.0 == txn).map(|edge| edge.1).filter(|to| seen.insert(*to)),
+        );
+    }
+    seen
+}
+
+#[test]
+fn what_is_left_out_follows_and_no_request_closes_a_cycle_unseen() {
+    // A small generator: numbers of a linear congruence.
+    let mut state = 1_u64;
+    let mut random = move |below: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) as u32) % below
+    };
+    let mut deadlocks = 0;
+    for _ in 0..300 {
+        let mut table = LockTable::default();
+        let mut waiters = Vec::new();
+        for _ in 0..60 {
+            let txn = numbered(random(7));
+            let key = [random(4) as u8];
+            let strength = if random(2) == 0 { LockStrength::Shared } else { LockStrength::Exclusive };
+            match random(12) {
+                0 => drop(table.release(txn)),
+                1 if !waiters.is_empty() => drop(table.cancel(waiters.swap_remove(0))),
+                _ => {
+                    let before = all_edges(&table);
+                    let expected = table.locks.get(&key[..]).is_some_and(|lock| {
+                        let place = lock.place(&table.standings, txn, table.next_waiter);
+                        !table.is_free(txn, &key, strength)
+                            && lock
+                                .blockers(&table.standings, txn, strength, place)
+                                .any(|other| other == txn || reach(&before, other).contains(&txn))
+                    });
+                    let came = table.acquire(txn, Priority::Normal, &key, strength, 0, Some(|| 0));
+                    assert_eq!(came == Acquire::Deadlock, expected, "{came:?}");
+                    deadlocks += usize::from(expected);
+                    waiters.extend(if let Acquire::Waiting(id) = came { Some(id) } else { None });
+                }
+            }
+            let key_of = |(from, to)| (TxnKey { tenant: 2, id: from }, TxnKey { tenant: 2, id: to });
+            let listed: HashSet<_> = table.waits(2).into_iter().map(key_of).collect();
+            let whole = all_edges(&table);
+            for txn in (0..7).map(numbered) {
+                assert_eq!(reach(&listed, txn), reach(&whole, txn));
+                assert!(!reach(&whole, txn).contains(&txn), "a cycle");
+            }
+        }
+    }
+    assert!(deadlocks > 100, "{deadlocks}");
 }

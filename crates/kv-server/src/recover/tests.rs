@@ -1,4 +1,4 @@
-//! What is answered to those who recover a transaction, and who gives way.
+//! What is answered to those who recover a transaction.
 
 use super::*;
 use crate::authorize::Caller;
@@ -7,26 +7,6 @@ use crate::node::Answer;
 use kv_api::batch::{CreateTenant, DecideTxn, EndTxn, Get, Prepare, Put, RequestKind};
 use kv_api::{BatchRequest, BatchResponse, Header, TenantId, TxnMeta};
 use storage::MemoryEngine;
-
-#[test]
-fn one_of_every_cycle_gives_way() {
-    let wait = |waiter: u8, holder: u8| Waiting {
-        waiter: [waiter; 16],
-        holder: [holder; 16],
-        priority: Priority::Normal,
-    };
-    let all = [wait(1, 2), wait(2, 3), wait(3, 1), wait(4, 1), wait(5, 6), wait(6, 5), wait(7, 8)];
-    assert_eq!(victims(&all, &all), [[3; 16], [6; 16]]);
-    assert_eq!(victims(&all[..2], &all), Vec::<TxnId>::new(), "the one that gives way waits elsewhere");
-    assert_eq!(victims(&all[2..3], &all), [[3; 16]]);
-    assert!(victims(&all[3..4], &all[3..4]).is_empty());
-    assert_eq!(victims(&[wait(1, 1)], &[wait(1, 1)]), [[1; 16]], "for itself");
-    let of = |priority, wait| Waiting { priority, ..wait };
-    let high = [of(Priority::High, wait(3, 1)), wait(1, 2), wait(2, 3)];
-    assert_eq!(victims(&high, &high), [[2; 16]], "not the important one");
-    let low = [of(Priority::Low, wait(1, 2)), wait(2, 3), of(Priority::High, wait(3, 1))];
-    assert_eq!(victims(&low, &low), [[1; 16]]);
-}
 
 const TENANT: TenantId = TenantId(7);
 

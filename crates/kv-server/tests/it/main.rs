@@ -1,6 +1,7 @@
 //! The KV node as its clients see it, on an engine in memory that can crash and on RocksDB.
 
 mod connection;
+mod contention;
 mod crash;
 mod distributed;
 mod histories;

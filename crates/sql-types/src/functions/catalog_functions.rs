@@ -182,7 +182,7 @@ pub static CATALOG_FUNCTIONS: &[Function] = catalog! {
     "pg_terminate_backend" [INT4, INT8] BOOL external;
     "pg_reload_conf" [] BOOL volatile;
     "pg_rotate_logfile" [] BOOL volatile;
-    "pg_blocking_pids" [INT4] INT4_ARRAY volatile;
+    "pg_blocking_pids" [INT4] INT4_ARRAY external;
     "pg_safe_snapshot_blocking_pids" [INT4] INT4_ARRAY volatile;
     "pg_sequence_last_value" [REGCLASS] INT8 volatile;
     "pg_describe_object" [OID, OID, INT4] TEXT stable;

@@ -20,7 +20,7 @@ pub struct DatabaseCatalog {
 
 impl DatabaseCatalog {
     fn in_schema(&self, schema: &str, name: &str) -> Option<RelationRef> {
-        if schema == "pg_catalog" || schema == "information_schema" {
+        if system::is_schema(schema) {
             return system::reference(schema, name).map(RelationRef::System);
         }
         let schema = self.snapshot.schema(self.database, schema)?.oid;

@@ -132,6 +132,7 @@ impl CatalogSnapshot {
             (oids::PG_CATALOG, "pg_catalog", "system catalog schema"),
             (oids::PUBLIC, "public", "standard public schema"),
             (oids::INFORMATION_SCHEMA, "information_schema", ""),
+            (oids::DORMOUSE_INTERNAL, crate::system::INTERNAL_SCHEMA, "what this database knows of itself"),
         ] {
             self.schemas.entry((database.oid, oid)).or_insert_with(|| {
                 Arc::new(SchemaDescriptor {

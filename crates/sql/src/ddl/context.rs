@@ -90,7 +90,7 @@ impl DdlContext<'_> {
                 })?
             }
         };
-        if schema.name == "pg_catalog" || schema.name == "information_schema" {
+        if crate::system::is_schema(&schema.name) {
             let message = format!("permission denied to create \"{}.{}\"", schema.name, name.name);
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
                 .with_detail("System catalog modifications are currently disallowed."));

@@ -297,7 +297,7 @@ async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, casc
     let Some(schema) = cx.catalog.schema(cx.database(), &name.name).cloned() else {
         return missing(cx, ObjectKind::Schema, name, if_exists);
     };
-    if schema.oid == oids::PG_CATALOG || schema.oid == oids::INFORMATION_SCHEMA {
+    if [oids::PG_CATALOG, oids::INFORMATION_SCHEMA, oids::DORMOUSE_INTERNAL].contains(&schema.oid) {
         let message =
             format!("cannot drop schema {} because it is required by the database system", schema.name);
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));

@@ -35,6 +35,7 @@ mod write;
 pub(crate) use delete::Delete;
 pub(crate) use insert::Insert;
 pub(crate) use update::Update;
+pub(crate) use violation::described_key;
 pub use violation::{changed_tables, commit_error};
 
 use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, drain};

@@ -85,6 +85,19 @@ fn named(table: &TableDescriptor, ids: impl Iterator<Item = u32>) -> Vec<(&str, 
     ids.filter_map(|id| table.column(id)).map(|column| (column.name.as_str(), column.ty.ty)).collect()
 }
 
+/// The name of the index that a key belongs to, and the key as messages have it.
+pub(crate) fn described_key(
+    codec: &TableCodec,
+    key: &[u8],
+    context: &TextContext<'_>,
+) -> Option<(String, String)> {
+    let table = codec.table();
+    let index = codec::split_key(key).and_then(|(_, id, _)| table.index(id))?;
+    let (values, _) = codec.index(index.id).and_then(|layout| layout.decode_columns(key)).ok()?;
+    let columns = named(table, index.columns.iter().map(|(id, _)| *id));
+    Some((index.name.clone(), key_text(&columns, &values, context)))
+}
+
 /// 23505 for a key of an index that exists already.
 pub(super) fn duplicate(
     host: &dyn ExecHost,

@@ -151,6 +151,19 @@ pub(super) fn shortcut(kind: StatementKind, tokens: &[TokenWithSpan]) -> Option<
     }
 }
 
+/// The query that a statement of ours is short for.
+pub(super) fn short_form(tokens: &[TokenWithSpan]) -> Option<&'static str> {
+    let [show, what] = tokens else { return None };
+    if !is_word(&show.token, "show") {
+        return None;
+    }
+    let forms = [
+        ("locks", "SELECT * FROM dormouse_internal.locks"),
+        ("transactions", "SELECT * FROM dormouse_internal.transactions"),
+    ];
+    forms.into_iter().find(|(word, _)| is_word(&what.token, word)).map(|(_, query)| query)
+}
+
 /// `SHOW a.b` or `SHOW TRANSACTION ISOLATION LEVEL`.
 fn show(tokens: &[TokenWithSpan]) -> Option<ast::Statement> {
     let mut variable: Vec<Ident> = Vec::new();

@@ -187,6 +187,9 @@ fn expect_end(source: &Source, parser: &Parser<'_>) -> SqlResult<()> {
 
 fn parse_segment(source: &Source, text: Arc<str>, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Statement> {
     limits::check(&tokens)?;
+    if let Some(query) = classify::short_form(&tokens) {
+        tokens = tokenize(&Source::new(query))?;
+    }
     let kind = classify::classify(&tokens).ok_or_else(|| error::near(source, &tokens[0]))?;
     let parameters = highest_parameter(&tokens)?;
     let as_of = as_of::take(source, kind, &mut tokens)?;

@@ -1,6 +1,8 @@
 //! The sessions of a node, as `pg_stat_activity` shows them.
 
 use super::api::CancelHandle;
+use bytes::Bytes;
+use kv_client::TxnName;
 use parking_lot::Mutex;
 use sql_types::Oid;
 use std::collections::BTreeMap;
@@ -23,6 +25,8 @@ pub(crate) struct Activity {
     query_started: AtomicI64,
     state_changed: AtomicI64,
     transaction_started: AtomicI64,
+    /// The transaction it began last.
+    txn: Mutex<Option<TxnName>>,
 }
 
 impl Activity {
@@ -50,7 +54,23 @@ impl Activity {
             query_started: AtomicI64::new(0),
             state_changed: AtomicI64::new(started),
             transaction_started: AtomicI64::new(0),
+            txn: Mutex::default(),
         }
+    }
+
+    /// A transaction begins.
+    pub(crate) fn began(&self, txn: TxnName) {
+        *self.txn.lock() = Some(txn);
+    }
+
+    /// What the KV nodes know the last transaction by.
+    pub(crate) fn txn(&self) -> Option<Bytes> {
+        self.txn.lock().as_ref().map(TxnName::id)
+    }
+
+    /// Whether a statement runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == b'R'
     }
 
     /// A statement starts.

@@ -70,6 +70,10 @@ impl ExecHost for Host<'_> {
                 tokio::time::sleep(Duration::from_micros(micros.max(0) as u64)).await;
                 Ok(Datum::text(""))
             }
+            "pg_blocking_pids" => match args.first() {
+                Some(Datum::Int4(pid)) => system::blocking_pids(self.view, *pid).await,
+                _ => Ok(Datum::Null),
+            },
             "nextval" => {
                 let Some(Datum::Oid(oid)) = args.first() else { return Ok(Datum::Null) };
                 sequences::next_value(self.view, *oid).await.map(Datum::Int8)

@@ -21,6 +21,7 @@ pub(crate) mod mode {
     pub(crate) const ROW_SHARE: u8 = 1;
     pub(crate) const ROW_EXCLUSIVE: u8 = 2;
     pub(crate) const SHARE: u8 = 4;
+    pub(crate) const EXCLUSIVE: u8 = 6;
     pub(crate) const ACCESS_EXCLUSIVE: u8 = 7;
     pub(crate) const NAMES: [&str; 8] = [
         "AccessShareLock",
@@ -291,6 +292,18 @@ impl LockManager {
                 state.settle(key);
             }
         }
+    }
+
+    /// What is waited for, by who waits.
+    pub(crate) fn awaited(&self) -> HashMap<u64, LockKey> {
+        self.0.lock().waits.iter().map(|(owner, (key, _))| (*owner, *key)).collect()
+    }
+
+    /// Whom an owner waits for.
+    pub(crate) fn blocking(&self, owner: u64) -> Vec<u64> {
+        let state = self.0.lock();
+        let wait = state.waits.get(&owner);
+        wait.map_or_else(Vec::new, |(key, mode)| state.blockers(owner, *key, *mode))
     }
 
     /// The locks, held and waited for.

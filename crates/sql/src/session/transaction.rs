@@ -72,7 +72,7 @@ impl Session {
         let lock_timeout = self.view.derived.lock_timeout;
         let follower_reads =
             read_only && self.view.derived.follower_reads || past.is_some_and(|past| past.any_replica);
-        self.shared.engine.kv.begin(TxnOptions {
+        let txn = self.shared.engine.kv.begin(TxnOptions {
             isolation: match isolation {
                 IsolationLevel::ReadCommitted | IsolationLevel::ReadUncommitted => Isolation::ReadCommitted,
                 IsolationLevel::RepeatableRead | IsolationLevel::Serializable => Isolation::Serializable,
@@ -85,7 +85,9 @@ impl Session {
             as_of: past.map(|past| past.timestamp),
             priority: self.view.derived.priority,
             ..TxnOptions::default()
-        })
+        });
+        self.shared.activity.began(txn.name());
+        txn
     }
 
     pub(super) fn start(&mut self, explicit: bool, modes: Modes, past: Option<Past>) {

@@ -108,7 +108,7 @@ impl CatalogFunctions for SessionView {
 impl SessionView {
     /// A relation by name, computed tables included.
     fn find_relation(&self, name: &Name) -> Option<Oid> {
-        if let Some(schema @ ("pg_catalog" | "information_schema")) = name.schema.as_deref() {
+        if let Some(schema) = name.schema.as_deref().filter(|schema| super::is_schema(schema)) {
             return tables::find(schema, &name.name).map(|table| table.oid);
         }
         if name.schema.is_none()
@@ -316,7 +316,7 @@ impl SessionView {
                     _ => snapshot.schemas.get(&(database, oid_arg(rest, 0))),
                 };
                 Ok(schema.map(|schema| {
-                    let everybody = schema.oid <= oids::INFORMATION_SCHEMA && letters.contains('U');
+                    let everybody = schema.oid <= oids::DORMOUSE_INTERNAL && letters.contains('U');
                     everybody || allowed(schema.owner, schema.oid)
                 }))
             }
@@ -418,7 +418,7 @@ impl SessionView {
                 None => Datum::Null,
             },
             "pg_my_temp_schema" => Datum::Oid(0),
-            "pg_blocking_pids" | "pg_safe_snapshot_blocking_pids" => Datum::array(Type::INT4, Vec::new()),
+            "pg_safe_snapshot_blocking_pids" => Datum::array(Type::INT4, Vec::new()),
             "pg_stat_get_db_numbackends" => {
                 Datum::Int4(self.shared.engine.sessions.count_database(oid_arg(args, 0)) as i32)
             }

@@ -1,7 +1,7 @@
-//! pg_catalog and information_schema: computed tables, and the functions that know the catalog.
+//! pg_catalog, information_schema and dormouse_internal: computed tables, and the functions that know the catalog.
 //!
 //! Which tables there are, with their OIDs and columns, stands in `data/tables.txt`, taken from
-//! PostgreSQL 15. Rows are made when a query reads a table ([`rows`]), from the catalog snapshot of
+//! PostgreSQL 15; those of `dormouse_internal` are our own. Rows are made when a query reads a table ([`rows`]), from the catalog snapshot of
 //! the statement and what the node knows of its sessions; a table of which nothing exists here
 //! (triggers, publications…) is empty. OIDs are the same in all tables: those of PostgreSQL for what is
 //! built in, those of the descriptors for the user's objects.
@@ -13,6 +13,7 @@
 
 mod builtin;
 mod columns;
+mod contention;
 mod deparse;
 mod functions;
 mod information;
@@ -29,6 +30,12 @@ use crate::session::view::SessionView;
 use sql_types::{Row, SqlResult};
 
 pub(crate) use builtin::is_reserved_word;
+pub(crate) use contention::{SCHEMA as INTERNAL_SCHEMA, blocking_pids};
+
+/// Whether a schema is one of computed tables, in which nobody makes any.
+pub(crate) fn is_schema(name: &str) -> bool {
+    matches!(name, "pg_catalog" | "information_schema" | INTERNAL_SCHEMA)
+}
 
 /// A computed table by schema and name.
 pub(crate) fn reference(schema: &str, name: &str) -> Option<SystemRef> {
@@ -49,6 +56,7 @@ pub(crate) async fn rows(name: &'static str, view: &SessionView) -> SqlResult<Ve
     let cx = row::SystemContext { view, table };
     let rows = match schema {
         "information_schema" => information::rows(&cx),
+        INTERNAL_SCHEMA => contention::rows(&cx).await?,
         _ => {
             match pg_class::rows(&cx).or_else(|| pg_schema::rows(&cx)).or_else(|| settings_rows::rows(&cx)) {
                 Some(rows) => rows,

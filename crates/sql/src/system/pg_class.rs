@@ -90,7 +90,7 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
         triggers: false,
     };
     for table in tables::all() {
-        let schema = if table.schema == "pg_catalog" { oids::PG_CATALOG } else { oids::INFORMATION_SCHEMA };
+        let schema = super::contention::schema_oid(table.schema);
         let columns = table.columns().len();
         rows.push(class(cx, base(table.oid, table.name, schema, oids::OWNER, table.kind, columns)));
     }

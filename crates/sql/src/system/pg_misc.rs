@@ -1,15 +1,21 @@
 //! What the node knows of itself: sessions, locks, sequences' values. Everything else is empty.
+//!
+//! Row locks are the KV nodes', which are asked: by `pg_locks` always, by `pg_stat_activity` if a statement of
+//! another session runs and does not wait for something here.
 
+use super::contention::Found;
 use super::row::{SystemContext, bool, int, oid, optional, text};
+use crate::session::activity::Activity;
 use crate::session::locks::{LockKey, mode};
 use crate::session::sequences;
 use sql_types::{Datum, Row, SqlResult, Type};
+use std::sync::Arc;
 
 /// The rows of a table.
 pub(super) async fn rows(cx: &SystemContext<'_>) -> SqlResult<Vec<Row>> {
     Ok(match cx.table.name {
-        "pg_stat_activity" => activity(cx),
-        "pg_locks" => locks(cx),
+        "pg_stat_activity" => activity(cx).await,
+        "pg_locks" => locks(cx).await,
         "pg_prepared_statements" => statements(cx),
         "pg_cursors" => cursors(cx),
         "pg_sequences" => sequence_values(cx).await?,
@@ -23,9 +29,30 @@ fn time(micros: i64) -> Datum {
     if micros == 0 { Datum::Null } else { Datum::Timestamptz(micros) }
 }
 
-fn activity(cx: &SystemContext<'_>) -> Vec<Row> {
+async fn activity(cx: &SystemContext<'_>) -> Vec<Row> {
     let catalog = cx.catalog();
-    let sessions = cx.view.shared.engine.sessions.all();
+    let engine = &cx.view.shared.engine;
+    let sessions = engine.sessions.all();
+    let awaited = engine.locks.awaited();
+    let may_wait = |session: &Arc<Activity>| {
+        session.is_running()
+            && session.session != cx.view.shared.session
+            && !awaited.contains_key(&session.session)
+    };
+    let rows = if sessions.iter().any(may_wait) { Found::read_if_possible(cx.view).await } else { None };
+    let wait_event = |session: &Arc<Activity>| {
+        let table = awaited.get(&session.session).map(|key| match key {
+            LockKey::Table(_) => "relation",
+            LockKey::Catalog => "object",
+            LockKey::Advisory(..) => "advisory",
+        });
+        let row = rows.as_ref().filter(|_| may_wait(session)).and_then(|found| found.wait_event(session));
+        match table.or(row) {
+            Some(lock) => (text("Lock"), text(lock)),
+            None if session.is_running() => (Datum::Null, Datum::Null),
+            None => (text("Client"), text("ClientRead")),
+        }
+    };
     sessions
         .iter()
         .map(|session| {
@@ -35,7 +62,10 @@ fn activity(cx: &SystemContext<'_>) -> Vec<Row> {
             let database = catalog.databases.get(&session.database).map(|database| database.name.as_str());
             let address = session.client_address.as_deref();
             let host = address.map(|address| address.rsplit_once(':').map_or(address, |(host, _)| host));
+            let (wait_event_type, wait_event) = wait_event(session);
             cx.row(vec![
+                ("wait_event_type", wait_event_type),
+                ("wait_event", wait_event),
                 ("datid", oid(session.database)),
                 ("datname", optional(database)),
                 ("pid", int(i64::from(session.process_id))),
@@ -55,7 +85,16 @@ fn activity(cx: &SystemContext<'_>) -> Vec<Row> {
         .collect()
 }
 
-fn locks(cx: &SystemContext<'_>) -> Vec<Row> {
+async fn locks(cx: &SystemContext<'_>) -> Vec<Row> {
+    let mut rows = own_locks(cx);
+    if let Some(found) = Found::read_if_possible(cx.view).await {
+        rows.extend(found.pg_locks(cx));
+    }
+    rows
+}
+
+/// Table locks and advisory locks.
+fn own_locks(cx: &SystemContext<'_>) -> Vec<Row> {
     let sessions = cx.view.shared.engine.sessions.all();
     let locks = cx.view.shared.engine.locks.rows();
     locks

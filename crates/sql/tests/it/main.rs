@@ -3,6 +3,7 @@
 mod as_of;
 mod catalogs;
 mod changes;
+mod contention;
 mod database;
 mod engines;
 mod operators;

@@ -659,11 +659,11 @@ async fn bounds_on_locks_cost_waiting_not_correctness_and_transactions_are_bound
     assert_eq!(kind(one.commit(vec![put("c", "one", 1)]).await), KvErrorKind::Retry, "found at the commit");
     // One that rests on its locks alone is told that it does not have them all.
     let mut resting = client.begin();
-    for name in ["a", "b", "c"] {
+    for name in ["p", "q", "r"] {
         lock_and_rest(&mut resting, name).await;
     }
     resting.spans.clear();
-    assert_eq!(kind(resting.commit(vec![put("c", "one", 1)]).await), KvErrorKind::Aborted);
+    assert_eq!(kind(resting.commit(vec![put("r", "one", 1)]).await), KvErrorKind::Aborted);
     resting.abort().await.expect("abort");
     let (mut three, mut four, mut five) = (client.begin(), client.begin(), client.begin());
     three.lock("x", LockStrength::Shared).await.expect("second open transaction");

@@ -47,6 +47,7 @@ fn note_panics() {
 /// Runs a seed. The same seed gives the same outcome.
 pub fn run(seed: u64, options: Options) -> Outcome {
     note_panics();
+    logs::listen();
     PANICS.take();
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut plan = Plan::draw(&mut rng);

@@ -28,6 +28,10 @@ pub struct Limits {
     pub max_locks_per_shard: usize,
     /// Most transactions of a tenant with intents at once.
     pub max_intent_txns_per_tenant: usize,
+    /// Most parts of transactions of a tenant that wait to be taken over by another coordinator.
+    pub max_detached_per_tenant: usize,
+    /// How long they wait before they are aborted.
+    pub detached_kept: Duration,
     /// How far back snapshots can be read.
     pub history_kept: Duration,
     /// Most bytes of commands that wait to be applied.
@@ -67,6 +71,8 @@ impl Default for Limits {
             max_locks_per_txn: 50_000,
             max_locks_per_shard: 250_000,
             max_intent_txns_per_tenant: 4096,
+            max_detached_per_tenant: 1024,
+            detached_kept: Duration::from_secs(30),
             history_kept: Duration::from_secs(15 * 60),
             max_queued_bytes: 128 << 20,
             disk_full_patience: Duration::from_secs(3),

@@ -304,6 +304,11 @@ impl<'a> Evaluation<'a> {
         Ok(None)
     }
 
+    /// Under which number the transaction's coordinator knows it.
+    fn hop(&self) -> u32 {
+        self.header.txn.as_ref().map_or(0, |meta| meta.hop)
+    }
+
     /// The lock a read takes; a batch of its own takes none, for nothing would hold it.
     fn lock_strength(&self, strength: i32) -> Option<LockStrength> {
         let strength = LockStrength::try_from(strength).unwrap_or(LockStrength::None);
@@ -371,7 +376,7 @@ impl<'a> Evaluation<'a> {
         let outcome = {
             let mut shard = self.node.shard(self.asker.tenant);
             let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
-            shard.check(self.part, self.asker.connection, has_intents)?;
+            shard.check(self.part, self.asker.connection, self.hop(), has_intents)?;
             let limits = &self.node.limits;
             shard.check_room(self.part, self.asker.connection, limits.max_txns_per_connection)?;
             let full = shard.locks.held_count(self.txn) >= limits.max_locks_per_txn
@@ -380,6 +385,7 @@ impl<'a> Evaluation<'a> {
                 return Ok(Locked::Yes);
             }
             let entry = shard.txn_mut(self.part, self.asker.connection);
+            entry.hop = self.hop();
             entry.snapshot.get_or_insert(self.snapshot);
             let waker = wait.then_some(|| {
                 let (sender, receiver) = oneshot::channel();
@@ -401,7 +407,7 @@ impl<'a> Evaluation<'a> {
             if shard.locks.is_free(self.txn, key, LockStrength::Exclusive) {
                 return Ok(());
             }
-            shard.txn_mut(self.part, self.asker.connection);
+            shard.txn_mut(self.part, self.asker.connection).hop = self.hop();
             let waker = (self.policy != WaitPolicy::Error).then_some(|| {
                 let (sender, receiver) = oneshot::channel();
                 woken = Some(receiver);
@@ -720,7 +726,7 @@ impl<'a> Evaluation<'a> {
     fn enter_intents(&mut self) -> Eval<()> {
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
-        shard.check(self.part, self.asker.connection, has_intents)?;
+        shard.check(self.part, self.asker.connection, self.hop(), has_intents)?;
         shard.check_room(self.part, self.asker.connection, self.node.limits.max_txns_per_connection)?;
         let first =
             shard.txn(self.part).is_none_or(|entry| entry.intents.is_empty()) && !self.keys.is_empty();
@@ -735,6 +741,7 @@ impl<'a> Evaluation<'a> {
             shard.add_intent_txn(self.part);
         }
         let entry = shard.txn_mut(self.part, self.asker.connection);
+        entry.hop = self.hop();
         entry.snapshot.get_or_insert(self.snapshot);
         self.keys.keys().for_each(|key| entry.intents.insert(key));
         // Copied, for they outlive the request and must not keep its buffer.
@@ -841,8 +848,9 @@ impl<'a> Evaluation<'a> {
         self.node.check_unchanged(self.asker, Some(self.txn.id), spans, self.snapshot, Timestamp::MAX)?;
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
-        shard.check(self.part, self.asker.connection, has_intents)?;
-        shard.txn_mut(self.part, self.asker.connection).status = TxnStatus::Committing;
+        shard.check(self.part, self.asker.connection, self.hop(), has_intents)?;
+        let entry = shard.txn_mut(self.part, self.asker.connection);
+        (entry.hop, entry.status) = (self.hop(), TxnStatus::Committing);
         response.read_timestamp = Some(self.snapshot);
         let at = self.requests.last().and_then(|request| match &request.kind {
             Some(RequestKind::EndTxn(end)) => end.commit_at,

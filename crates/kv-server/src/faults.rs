@@ -33,11 +33,15 @@ pub enum Bug {
     UndoneSettled,
     /// A part that is to be prepared above what was asked for says that it is not.
     PushConcealed,
+    /// A transaction that was handed over can be taken over again.
+    ClaimTakenTwice,
+    /// Under which hop number a transaction is known is not looked at.
+    HopIgnored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 15] = [
         Bug::ClockNotMoved,
         Bug::UncertaintyIgnored,
         Bug::PreparedUnchecked,
@@ -51,5 +55,7 @@ impl Bug {
         Bug::SplitWhilePrepared,
         Bug::UndoneSettled,
         Bug::PushConcealed,
+        Bug::ClaimTakenTwice,
+        Bug::HopIgnored,
     ];
 }

@@ -105,6 +105,7 @@ pub mod server;
 pub mod shard;
 pub mod split_load;
 pub mod split_size;
+mod transfer;
 pub mod validate;
 
 pub use config::Limits;

@@ -7,7 +7,7 @@ use prometheus::{
 use std::sync::OnceLock;
 
 /// Names of the request kinds, in the order of [`kind_index`].
-pub const KINDS: [&str; 22] = [
+pub const KINDS: [&str; 24] = [
     "get",
     "scan",
     "put",
@@ -29,6 +29,8 @@ pub const KINDS: [&str; 22] = [
     "decide_txn",
     "resolve_txn",
     "split_range",
+    "detach_txn",
+    "adopt_txn",
     "none",
 ];
 
@@ -56,7 +58,9 @@ pub fn kind_index(kind: Option<&RequestKind>) -> usize {
         Some(RequestKind::DecideTxn(_)) => 18,
         Some(RequestKind::ResolveTxn(_)) => 19,
         Some(RequestKind::SplitRange(_)) => 20,
-        None => 21,
+        Some(RequestKind::DetachTxn(_)) => 21,
+        Some(RequestKind::AdoptTxn(_)) => 22,
+        None => 23,
     }
 }
 
@@ -80,6 +84,8 @@ pub struct Metrics {
     pub decision_waits: IntCounter,
     /// Prepared transactions whose coordinators were gone, and of which this node found out what became.
     pub recovered: IntCounter,
+    /// Parts of transactions that were left for another coordinator and that nobody took over in time.
+    pub detached_expired: IntCounter,
     /// Requests refused because waiting would close a cycle.
     pub deadlocks: IntCounter,
     /// Batches answered by replicas without the lease.
@@ -162,6 +168,10 @@ impl Metrics {
             recovered: register(IntCounter::new(
                 "dormouse_kv_recovered_transactions_total",
                 "Prepared transactions whose coordinators were gone",
+            )?),
+            detached_expired: register(IntCounter::new(
+                "dormouse_kv_detached_expired_total",
+                "Parts of exported transactions that nobody imported in time",
             )?),
             deadlocks: register(IntCounter::new(
                 "dormouse_kv_deadlocks_total",

@@ -317,6 +317,8 @@ impl Router {
             RequestKind::ClearRange(clear) => Some(&clear.start),
             RequestKind::DecideTxn(decide) => Some(&decide.anchor),
             RequestKind::ResolveTxn(resolve) => Some(&resolve.key),
+            RequestKind::DetachTxn(detach) => Some(&detach.key),
+            RequestKind::AdoptTxn(adopt) => Some(&adopt.key),
             RequestKind::SplitRange(split) => Some(&split.key),
             RequestKind::EndTxn(_)
             | RequestKind::Refresh(_)

@@ -52,6 +52,12 @@
 //! A range that was split is looked up again, and what it no longer holds goes to the new one. The locks on
 //! that are gone: a READ COMMITTED transaction that finds out is aborted.
 //!
+//! # Another process goes on
+//!
+//! [`Txn::export`] ends a transaction here and turns it into bytes, with which [`KvClient::import`] goes on where it
+//! stopped, as a rule in another process (`txn::transfer`). The nodes see to it that one coordinator goes on with it
+//! and no other; the bytes are signed, so that whoever carries them cannot change them.
+//!
 //! # Reads that overlap
 //!
 //! Several reads of one transaction may be under way at once. They must come from one snapshot and see
@@ -164,7 +170,8 @@ pub use environment::Environment;
 pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
 pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Span, TenantId, Timestamp};
 pub use txn::{
-    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnOptions,
+    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TransferKey,
+    Txn, TxnOptions,
 };
 
 /// Whether running a whole transaction again will probably succeed where it failed with this error.

@@ -1,7 +1,8 @@
 //! The transaction coordinator.
 //!
 //! `state` and `part` decide, and the other modules send: `read` reads, `group` shares the reads of a call out
-//! among the ranges, `snapshot` moves the snapshot, `write` buffers and flushes, `end` and `commit` end.
+//! among the ranges, `snapshot` moves the snapshot, `write` buffers and flushes, `end` and `commit` end, and
+//! `transfer` hands the transaction to another process.
 
 mod commit;
 mod end;
@@ -11,6 +12,7 @@ mod part;
 mod read;
 mod snapshot;
 mod state;
+mod transfer;
 mod write;
 
 #[cfg(test)]
@@ -21,6 +23,7 @@ mod tests;
 pub use options::{
     CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TxnOptions,
 };
+pub use transfer::TransferKey;
 
 use crate::client::KvClient;
 use crate::lead::{Answered, Asked};
@@ -48,6 +51,11 @@ impl Txn {
     pub(crate) fn new(client: KvClient, options: TxnOptions) -> Self {
         let mut state = State::new(options.lock_timeout_ms, client.environment().clone());
         (state.read_timestamp, state.fixed) = (options.as_of, options.as_of.is_some());
+        Txn { client, options, state: Mutex::new(state), moving: Default::default() }
+    }
+
+    /// One that goes on with what another coordinator did.
+    fn resumed(client: KvClient, options: TxnOptions, state: State) -> Self {
         Txn { client, options, state: Mutex::new(state), moving: Default::default() }
     }
 

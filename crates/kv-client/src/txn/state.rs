@@ -16,7 +16,9 @@ pub enum Status {
     Open,
     /// Its commit is on its way.
     Committing,
-    /// It committed, failed, or was rolled back.
+    /// It is being handed to another coordinator.
+    Leaving,
+    /// It committed, failed, was rolled back, or was handed to another coordinator.
     Ended,
 }
 
@@ -25,6 +27,10 @@ pub struct State {
     pub id: Bytes,
     environment: Environment,
     pub status: Status,
+    /// How often it was handed to another coordinator.
+    pub hop: u32,
+    /// Reads under way.
+    pub reads_in_flight: u32,
     /// The snapshot, once there is one.
     pub read_timestamp: Option<Timestamp>,
     /// Whether the snapshot must stay.
@@ -72,6 +78,8 @@ impl State {
             id: new_id(&environment),
             environment,
             status: Status::Open,
+            hop: 0,
+            reads_in_flight: 0,
             read_timestamp: None,
             fixed: false,
             sequence: 0,
@@ -94,7 +102,7 @@ impl State {
     pub fn check_open(&self) -> KvResult<()> {
         match self.status {
             Status::Open => Ok(()),
-            Status::Committing | Status::Ended => Err(ended()),
+            Status::Committing | Status::Leaving | Status::Ended => Err(ended()),
         }
     }
 
@@ -115,6 +123,7 @@ impl State {
             ignored: self.ignored.clone(),
             has_intents: part.is_some_and(|part| part.has_intents),
             lease: part.map_or(0, |part| part.lease),
+            hop: self.hop,
         }
     }
 

@@ -73,6 +73,8 @@ pub struct Plan {
     pub think: Micros,
     /// How many of a thousand transactions are READ COMMITTED.
     pub read_committed_per_mille: u32,
+    /// Before how many of a thousand statements a transaction changes its process.
+    pub hops_per_mille: u32,
     /// How long things go wrong.
     pub trouble: Micros,
     /// How far wall clocks may be off.
@@ -88,6 +90,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Leaves out everything that goes wrong, and has transactions change their processes often.
+    pub fn calm_down(&mut self) {
+        self.menu.clear();
+        self.weather = Weather::FAIR;
+        self.hops_per_mille = 300;
+    }
+
     /// Leaves out the splits.
     pub fn keep_ranges_whole(&mut self) {
         self.splits_per_mille = 0;
@@ -114,6 +123,7 @@ impl Plan {
             steps: rng.random_range(2..=7),
             think: *[5 * MILLI, 50 * MILLI, 300 * MILLI].choose(rng).unwrap_or(&MILLI),
             read_committed_per_mille: *[0, 0, 150].choose(rng).unwrap_or(&0),
+            hops_per_mille: *[0, 30, 150].choose(rng).unwrap_or(&0),
             trouble: rng.random_range(8 * SECOND..20 * SECOND),
             wall_error: *[0, 20_000, 200_000].choose(rng).unwrap_or(&0),
             weather: Weather {

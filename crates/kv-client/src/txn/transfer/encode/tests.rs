@@ -1,1 +1,206 @@
+//! What is carried comes back as it was, and what cannot be is refused.
 
+use super::*;
+use kv_api::batch::RequestKind;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+const TENANT: TenantId = TenantId(7);
+const CLAIM: Claim = Claim { range_id: 3, only: false };
+
+fn key(number: u8) -> Bytes {
+    TENANT.prefixed(&[b'k', number])
+}
+
+fn at(wall_ns: u64) -> Timestamp {
+    Timestamp::new(wall_ns, 3)
+}
+
+fn write() -> impl Strategy<Value = Write> {
+    let value = || prop::collection::vec(any::<u8>(), 0..5).prop_map(Bytes::from);
+    prop_oneof![value().prop_map(Write::Put), value().prop_map(Write::Insert), Just(Write::Delete)]
+}
+
+fn spans() -> impl Strategy<Value = RefreshSpans> {
+    let span = (0u8..20, prop::option::of(20u8..40)).prop_map(|(start, end)| match end {
+        Some(end) => Span::new(key(start), key(end)),
+        None => Span::point(key(start)),
+    });
+    prop::collection::vec(span, 0..8).prop_map(|all| {
+        let mut spans = RefreshSpans::default();
+        all.iter().for_each(|span| spans.add(span));
+        spans
+    })
+}
+
+fn part(range_id: u64) -> impl Strategy<Value = Part> {
+    let own = (any::<bool>(), any::<bool>(), any::<bool>(), prop::option::of(1u64..9));
+    own.prop_map(move |(known, has_intents, nowhere, observed)| {
+        let known = known || range_id == CLAIM.range_id;
+        let has_intents = has_intents && known;
+        let (start, end) = (key(range_id as u8 * 10), key(range_id as u8 * 10 + 10));
+        let mut at = Located { range_id, start: start.clone(), end };
+        if nowhere {
+            at.vanish();
+        }
+        Part {
+            at,
+            key: start.clone(),
+            known,
+            lease: if known { 4 } else { 0 },
+            intent: has_intents.then_some(start),
+            has_intents,
+            observed: observed.map(|wall_ns| Timestamp::new(wall_ns, 0)),
+            ..Part::default()
+        }
+    })
+}
+
+fn state() -> impl Strategy<Value = (TxnOptions, State)> {
+    let writes = prop::collection::vec((0u8..9, write(), 0u8..10), 0..20);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let rest = (0usize..9, prop::option::of(1u32..9), 0u32..5);
+    (writes, spans(), spans(), (part(1), part(3), part(4)), flags, rest).prop_map(
+        |(writes, refresh, loose, parts, (fixed, untracked, read_committed, snapshot), rest)| {
+            let mut state = State::new(rest.2, Environment::of_machine());
+            state.parts = Parts::of([parts.0, parts.1, parts.2]);
+            for (number, write, what) in writes {
+                state.sequence += 1;
+                let sequence = state.sequence;
+                match what {
+                    0 => state.buffer.protect(sequence),
+                    1 => state.undo(sequence.saturating_sub(2).max(1)),
+                    _ => state.buffer.push(key(number), sequence, write),
+                }
+            }
+            if snapshot || !refresh.is_empty() || !loose.is_empty() {
+                state.read_timestamp = Some(at(50));
+                state.uncertain_until = Some(Timestamp::MAX);
+            }
+            (state.refresh, state.loose) = (refresh, loose);
+            (state.fixed, state.untracked, state.locked_keys) = (fixed, untracked, rest.0);
+            let isolation =
+                if read_committed { Isolation::ReadCommitted } else { Isolation::Serializable };
+            let options = TxnOptions { isolation, lock_timeout_ms: rest.2, ..TxnOptions::default() };
+            (options, state)
+        },
+    )
+}
+
+fn exported(options: &TxnOptions, state: &State) -> Exported {
+    Exported::of("a cluster", TENANT, options, state, CLAIM, 2)
+}
+
+fn restored(exported: Exported) -> KvResult<(TxnOptions, State, Claim)> {
+    exported.into_state(Environment::of_machine())
+}
+
+/// Everything that a coordinator decides by, in comparable form.
+fn essence(state: &State) -> impl PartialEq + std::fmt::Debug {
+    let parts: Vec<_> = state.parts.iter().filter(|part| part.known || part.observed.is_some()).collect();
+    let headers: Vec<_> = parts
+        .iter()
+        .map(|part| {
+            let mut header = state.header(part.at.range_id, Default::default(), true, 0);
+            header.txn.iter_mut().for_each(|meta| meta.hop = 0);
+            (header, part.at.clone(), part.key.clone(), part.intent.clone(), part.known, part.observed)
+        })
+        .collect();
+    let everything = Located::default();
+    let kinds = |requests: Vec<kv_api::Request>| -> Vec<RequestKind> {
+        requests.into_iter().filter_map(|request| request.kind).collect()
+    };
+    let history = kinds(state.buffer.chunk(&everything, usize::MAX, usize::MAX));
+    let loose: Vec<Span> = state.loose.iter().cloned().collect();
+    let numbers = (state.sequence, state.locked_keys, state.fixed, state.untracked, state.uncertain_until);
+    let buffered = (state.buffer.bytes(), state.buffer.len(), state.buffer.contents().0);
+    (headers, history, kinds(state.buffer.outcome(&everything)), loose, numbers, buffered)
+}
+
+proptest! {
+    #[test]
+    fn what_was_exported_comes_back_as_it_was((options, state) in state()) {
+        let carried = exported(&options, &state);
+        let (options_again, again, claim) =
+            restored(carried.clone()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(essence(&again), essence(&state));
+        prop_assert_eq!((claim, again.hop, &again.id), (CLAIM, 2, &state.id));
+        prop_assert_eq!(format!("{options_again:?}"), format!("{options:?}"));
+        // And once more, to the byte.
+        prop_assert_eq!(exported(&options_again, &again), carried);
+    }
+}
+
+fn sample() -> Exported {
+    let mut state = State::new(0, Environment::of_machine());
+    let part = |range_id: u64, known| Part {
+        at: Located { range_id, start: key(range_id as u8 * 10), end: key(range_id as u8 * 10 + 10) },
+        key: key(range_id as u8 * 10),
+        known,
+        ..Part::default()
+    };
+    state.parts = Parts::of([part(1, true), part(3, true)]);
+    state.sequence = 9;
+    state.ignored = vec![IgnoredSequences { from: 2, to: 4 }, IgnoredSequences { from: 6, to: 7 }];
+    state.buffer.push(key(1), 8, Write::Put(Bytes::new()));
+    state.buffer.push(key(2), 9, Write::Delete);
+    state.begin_snapshot(at(50), 1);
+    state.refresh.add(&Span::new(key(1), key(5)));
+    exported(&TxnOptions::default(), &state)
+}
+
+#[test]
+fn what_no_transaction_can_be_is_refused() {
+    assert!(restored(sample()).is_ok());
+    let bad: [(&str, fn(&mut Exported)); 27] = [
+        ("id", |carried| carried.id = Bytes::from_static(b"short")),
+        ("hop", |carried| carried.hop = 0),
+        ("sequence", |carried| carried.sequence = u32::MAX),
+        ("sequence of a write", |carried| carried.sequence = 8),
+        ("protected", |carried| carried.protected = 11),
+        ("ignored, empty", |carried| carried.ignored[0].to = 2),
+        ("ignored, order", |carried| carried.ignored.reverse()),
+        ("ignored, touching", |carried| carried.ignored[0].to = 6),
+        ("ignored, beyond", |carried| carried.ignored[1].to = 11),
+        ("snapshot", |carried| carried.read_timestamp = None),
+        ("no snapshot but spans", |carried| {
+            (carried.read_timestamp, carried.uncertain_until) = (None, None)
+        }),
+        ("span, order", |carried| carried.refresh[0] = Span::new(key(5), key(1))),
+        ("span, tenant", |carried| carried.refresh[0].start = TenantId(6).prefixed(b"k")),
+        ("span, end", |carried| carried.loose.push(Span::new(key(1), TenantId(9).prefixed(b"k")))),
+        ("spans, many", |carried| carried.loose = vec![Span::point(key(1)); refresh::MAX_SPANS + 1]),
+        ("no parts", |carried| carried.parts.clear()),
+        ("parts, twice", |carried| carried.parts[0].range_id = 3),
+        ("part, number", |carried| carried.parts[0].range_id = 0),
+        ("part, key", |carried| carried.parts[0].key = Bytes::from_static(b"k")),
+        ("part, span", |carried| carried.parts[0].span.end = key(1)),
+        ("part, intent", |carried| carried.parts[0].intent = Some(key(1))),
+        ("claim", |carried| carried.claim = 2),
+        ("claim, not known", |carried| carried.parts[1].known = false),
+        ("writes, order", |carried| carried.writes.reverse()),
+        ("writes, none", |carried| carried.writes[0].history.clear()),
+        ("writes, key", |carried| carried.writes[0].key = TenantId(6).prefixed(b"k")),
+        ("writes, insert", |carried| carried.writes[1].history[0].insert = true),
+    ];
+    for (what, change) in bad {
+        let mut carried = sample();
+        change(&mut carried);
+        let refused = restored(carried).err().map(|error| error.kind());
+        assert_eq!(refused, Some(kv_api::KvErrorKind::InvalidRequest), "{what}");
+    }
+}
+
+#[test]
+fn one_that_reads_the_past_keeps_its_snapshot() {
+    let options = TxnOptions { as_of: Some(at(50)), read_only: true, ..TxnOptions::default() };
+    let mut carried = sample();
+    carried.writes.clear();
+    carried.options = Options::of(&options, 0);
+    assert!(restored(carried.clone()).is_err(), "not fixed");
+    carried.fixed = true;
+    let (restored_options, ..) = restored(carried.clone()).unwrap();
+    assert_eq!(restored_options.as_of, Some(at(50)));
+    carried.read_timestamp = Some(at(51));
+    assert!(restored(carried).is_err());
+}

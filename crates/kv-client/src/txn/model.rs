@@ -367,7 +367,10 @@ impl Store {
     /// Whether the node holds nothing of any transaction.
     pub fn is_clean(&self) -> bool {
         let clean = |range: &Range| range.prepared.is_empty() && range.records.is_empty();
-        self.intents.is_empty() && self.locks.is_empty() && self.waiting() == 0 && self.ranges.iter().all(clean)
+        self.intents.is_empty()
+            && self.locks.is_empty()
+            && self.waiting() == 0
+            && self.ranges.iter().all(clean)
     }
 
     /// Answers kept back will come in the opposite order.

@@ -9,3 +9,4 @@ mod peers;
 mod protocol;
 mod split;
 mod support;
+mod transfer;

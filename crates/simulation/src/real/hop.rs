@@ -39,6 +39,11 @@ impl Hosts {
         hosts.push(host);
     }
 
+    /// All processes end.
+    pub fn close(&self) {
+        self.0.lock().drain(..).for_each(|host| host.desk.crash());
+    }
+
     fn some(&self, world: &World, wanted: impl Fn(&Host) -> bool) -> Option<Host> {
         let hosts: Vec<Host> =
             self.0.lock().iter().filter(|host| host.desk.is_alive() && wanted(host)).cloned().collect();

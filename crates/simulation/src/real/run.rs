@@ -173,6 +173,7 @@ async fn live(world: &Arc<World>) {
         // One that panics is noticed otherwise.
         let _ = client.await;
     }
+    hosts.close();
     if world.violation().is_none() {
         finish::check(world).await;
     }

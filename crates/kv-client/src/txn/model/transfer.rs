@@ -60,9 +60,7 @@ impl Store {
                 }
                 done
             }
-            RequestKind::EndTxn(end)
-                if !end.commit && known.is_some_and(|hop| hop.number == meta.hop) =>
-            {
+            RequestKind::EndTxn(end) if !end.commit && known.is_some_and(|hop| hop.number == meta.hop) => {
                 None
             }
             _ if known.is_some_and(|hop| hop.waits || hop.number != meta.hop) => {

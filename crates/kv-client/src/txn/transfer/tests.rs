@@ -100,7 +100,8 @@ async fn who_exports_cannot_use_the_transaction_any_more_and_leaves_it_alone() {
 
 #[tokio::test]
 async fn it_is_taken_over_once_whatever_it_has_done() {
-    let done: [fn(&Txn); 3] = [|_| {}, |txn| txn.put(b"a", bytes("1")).unwrap(), |txn| txn.delete(b"z").unwrap()];
+    let done: [fn(&Txn); 3] =
+        [|_| {}, |txn| txn.put(b"a", bytes("1")).unwrap(), |txn| txn.delete(b"z").unwrap()];
     for reads in [false, true] {
         for locks in [false, true] {
             for done in done {

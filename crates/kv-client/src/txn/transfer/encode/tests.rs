@@ -79,8 +79,7 @@ fn state() -> impl Strategy<Value = (TxnOptions, State)> {
             }
             (state.refresh, state.loose) = (refresh, loose);
             (state.fixed, state.untracked, state.locked_keys) = (fixed, untracked, rest.0);
-            let isolation =
-                if read_committed { Isolation::ReadCommitted } else { Isolation::Serializable };
+            let isolation = if read_committed { Isolation::ReadCommitted } else { Isolation::Serializable };
             let options = TxnOptions { isolation, lock_timeout_ms: rest.2, ..TxnOptions::default() };
             (options, state)
         },
@@ -163,9 +162,7 @@ fn what_no_transaction_can_be_is_refused() {
         ("ignored, touching", |carried| carried.ignored[0].to = 6),
         ("ignored, beyond", |carried| carried.ignored[1].to = 11),
         ("snapshot", |carried| carried.read_timestamp = None),
-        ("no snapshot but spans", |carried| {
-            (carried.read_timestamp, carried.uncertain_until) = (None, None)
-        }),
+        ("no snapshot but spans", |carried| (carried.read_timestamp, carried.uncertain_until) = (None, None)),
         ("span, order", |carried| carried.refresh[0] = Span::new(key(5), key(1))),
         ("span, tenant", |carried| carried.refresh[0].start = TenantId(6).prefixed(b"k")),
         ("span, end", |carried| carried.loose.push(Span::new(key(1), TenantId(9).prefixed(b"k")))),

@@ -25,6 +25,7 @@
 //!   open ── commit ──► committing ──► committed
 //!     │                    └────────► failed      (the error says whether to try again)
 //!     ├── rollback, drop ──► rolled back
+//!     ├── export ──► of another process
 //!     ├── connection lost while it held locks or intents ──► failed: Aborted
 //!     └── lease moved: goes on without its locks, or ─────► failed: Aborted
 //! ```
@@ -122,6 +123,7 @@
 //! | buffered writes of a transaction | [`TxnOptions::buffer_bytes`] | [`Txn::flush_if_large`] sends them as intents |
 //! | the same, if nobody flushes | 16 times that, at least 64 MiB | [`KvErrorKind::Overloaded`] |
 //! | refresh spans | 512 spans, 256 KiB | neighbours are merged into wider ones |
+//! | an exported transaction | 20 MiB, of which 16 MiB of buffered writes | those are flushed first; [`KvErrorKind::Overloaded`] |
 //! | parts of a transaction | one for each range it uses | |
 //! | batches of one call under way | 64 | further ranges wait for their turn |
 //! | moves of the snapshot for one read | 32 | [`KvErrorKind::Retry`] |

@@ -208,10 +208,10 @@ impl Model {
         let mut store = self.store.lock();
         let open: Vec<Bytes> =
             store.intents.values().map(|(id, _)| id.clone()).chain(store.locks.values().cloned()).collect();
-        let open: Vec<Bytes> = open.into_iter().filter(|id| !store.waits(id)).collect();
         for range in 0..store.ranges.len() {
             store.asked = range;
-            open.iter().for_each(|id| store.end(id));
+            let ending: Vec<&Bytes> = open.iter().filter(|id| !store.waits_at(range, id)).collect();
+            ending.into_iter().for_each(|id| store.end(id));
         }
         store.held.clear();
     }

@@ -18,9 +18,9 @@ fn aborted(message: &str) -> KvError {
 }
 
 impl Store {
-    /// Whether a transaction waits to be taken over somewhere.
-    pub fn waits(&self, id: &Bytes) -> bool {
-        self.ranges.iter().any(|range| range.hops.get(id).is_some_and(|hop| hop.waits))
+    /// Whether a transaction waits to be taken over in a range.
+    pub(super) fn waits_at(&self, range: usize, id: &Bytes) -> bool {
+        self.ranges[range].hops.get(id).is_some_and(|hop| hop.waits)
     }
 
     /// How many parts wait to be taken over.

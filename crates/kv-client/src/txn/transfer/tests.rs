@@ -115,7 +115,8 @@ async fn it_is_taken_over_once_whatever_it_has_done() {
                 }
                 done(&txn);
                 let exported = txn.export(&key()).await.unwrap();
-                let import = || model.client.import(exported.clone(), &key());
+                let signed = key();
+                let import = || model.client.import(exported.clone(), &signed);
                 let (first, second) = tokio::join!(import(), import());
                 let (won, lost) = if first.is_ok() { (first, second) } else { (second, first) };
                 assert_eq!(kind(lost), KvErrorKind::Aborted);

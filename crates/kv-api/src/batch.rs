@@ -106,6 +106,10 @@ pub struct TxnMeta {
     /// How important it is. One that is not known counts as normal.
     #[prost(enumeration = "Priority", tag = "70")]
     pub priority: i32,
+    /// How often the transaction was handed to another coordinator ([`DetachTxn`]). A part that is known under
+    /// another number fails the batch with [`crate::KvErrorKind::Aborted`].
+    #[prost(uint32, tag = "40")]
+    pub hop: u32,
 }
 
 /// What holds for all requests of a batch.
@@ -353,6 +357,35 @@ pub struct Refresh {
     pub to: Option<Timestamp>,
 }
 
+/// Takes a transaction's part in the batch's range from its connection, for another coordinator to take over with
+/// [`AdoptTxn`]. There is a part afterwards also where there was none. It keeps its locks and intents for a bounded
+/// time, is known under the next number ([`TxnMeta::hop`]), and is aborted if nobody comes. Stands alone in its batch,
+/// which names the transaction, its present number and its snapshot.
+///
+/// Fails with [`crate::KvErrorKind::Aborted`] if the transaction cannot go on there, and with
+/// [`crate::KvErrorKind::Overloaded`] if too many parts of the tenant wait to be taken over; nothing was carried out
+/// then. Must not be sent twice.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DetachTxn {
+    /// A key of the range.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+}
+
+/// Takes over a part that [`DetachTxn`] has left: it belongs to this connection then. Stands alone in its batch, which
+/// names the transaction and its new number. Of all who ask one succeeds; the others fail with
+/// [`crate::KvErrorKind::Aborted`], as does everybody when the part is gone.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct AdoptTxn {
+    /// A key of the range.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// Whether the part ends with this: nothing but the claim to take over rested on it. The transaction may come to
+    /// the range anew.
+    #[prost(bool, tag = "2")]
+    pub claim_only: bool,
+}
+
 /// Splits the range that holds a key, so that the key is the first of a new range. Stands alone in its batch,
 /// which names the range. For the control plane alone. Fails with [`crate::KvErrorKind::InvalidRequest`] if the
 /// range cannot be split there.
@@ -458,7 +491,7 @@ pub struct Request {
     /// Which.
     #[prost(
         oneof = "RequestKind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 50"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 40, 41, 50"
     )]
     pub kind: Option<RequestKind>,
 }
@@ -532,6 +565,12 @@ pub enum RequestKind {
     /// See [`ListContention`].
     #[prost(message, tag = "50")]
     ListContention(ListContention),
+    /// See [`DetachTxn`].
+    #[prost(message, tag = "40")]
+    DetachTxn(DetachTxn),
+    /// See [`AdoptTxn`].
+    #[prost(message, tag = "41")]
+    AdoptTxn(AdoptTxn),
 }
 
 impl RequestKind {

@@ -89,6 +89,15 @@
 //! waits for nothing of what it lists. A lock's queue is bounded, and so is the number of requests of a connection
 //! that wait for locks: whoever comes then is told [`error::KvErrorKind::Overloaded`] at once.
 //!
+//! # Another coordinator
+//!
+//! A part of a transaction belongs to the connection of its coordinator, and dies with it. A coordinator that hands
+//! the transaction to another one leaves its parts first ([`batch::DetachTxn`]): each is known under the next *hop*
+//! number then ([`batch::TxnMeta::hop`]) and belongs to nobody, for a bounded time. The other one takes them over
+//! ([`batch::AdoptTxn`]). There is a part at one range at least, made if need be: the *claim*. It is taken over first,
+//! and by one coordinator only; what a lease change, a crash or the end of the time took from everybody nobody takes
+//! over. So a transaction has one coordinator at a time, also one that has written nothing yet.
+//!
 //! # Ranges
 //!
 //! A batch names its range ([`batch::Header::range_id`]). A node that does not hold the range's lease answers

@@ -340,6 +340,11 @@ impl KvClient {
         lead::choose(self.environment().physical_ns(), lead_ns, floor)
     }
 
+    /// The only cluster that is talked to; empty for any.
+    pub(crate) fn cluster_id(&self) -> &str {
+        &self.router.config().cluster_id
+    }
+
     /// All keys of the tenant.
     pub(crate) fn tenant_span(&self) -> &Span {
         self.router.tenant_span()

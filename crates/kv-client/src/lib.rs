@@ -25,6 +25,7 @@
 //!   open ── commit ──► committing ──► committed
 //!     │                    └────────► failed      (the error says whether to try again)
 //!     ├── rollback, drop ──► rolled back
+//!     ├── export ──► of another process
 //!     ├── connection lost while it held locks or intents ──► failed: Aborted
 //!     └── lease moved: goes on without its locks, or ─────► failed: Aborted
 //! ```
@@ -51,6 +52,12 @@
 //!
 //! A range that was split is looked up again, and what it no longer holds goes to the new one. The locks on
 //! that are gone: a READ COMMITTED transaction that finds out is aborted.
+//!
+//! # Another process goes on
+//!
+//! [`Txn::export`] ends a transaction here and turns it into bytes, with which [`KvClient::import`] goes on where it
+//! stopped, as a rule in another process (`txn::transfer`). The nodes see to it that one coordinator goes on with it
+//! and no other; the bytes are signed, so that whoever carries them cannot change them.
 //!
 //! # Reads that overlap
 //!
@@ -116,6 +123,7 @@
 //! | buffered writes of a transaction | [`TxnOptions::buffer_bytes`] | [`Txn::flush_if_large`] sends them as intents |
 //! | the same, if nobody flushes | 16 times that, at least 64 MiB | [`KvErrorKind::Overloaded`] |
 //! | refresh spans | 512 spans, 256 KiB | neighbours are merged into wider ones |
+//! | an exported transaction | 20 MiB, of which 16 MiB of buffered writes | those are flushed first; [`KvErrorKind::Overloaded`] |
 //! | parts of a transaction | one for each range it uses | |
 //! | batches of one call under way | 64 | further ranges wait for their turn |
 //! | moves of the snapshot for one read | 32 | [`KvErrorKind::Retry`] |
@@ -169,7 +177,7 @@ pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
 pub use kv_api::contention;
 pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Priority, Span, TenantId, Timestamp};
 pub use txn::{
-    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, Txn, TxnName,
+    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TransferKey, Txn, TxnName,
     TxnOptions,
 };
 

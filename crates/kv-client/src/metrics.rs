@@ -37,6 +37,12 @@ pub struct Metrics {
     pub wide_commits: Counter,
     /// Those of them that took one round of consensus.
     pub parallel_commits: Counter,
+    /// Transactions handed to another process.
+    pub exports: Counter,
+    /// Transactions taken over from another process.
+    pub imports: Counter,
+    /// Such that were not to be had.
+    pub imports_refused: Counter,
 }
 
 /// The counters, registered at first use.
@@ -64,6 +70,12 @@ pub fn metrics() -> &'static Metrics {
         parallel_commits: counter(
             "dormouse_kv_client_parallel_commits_total",
             "Commits over several ranges that took one round.",
+        ),
+        exports: counter("dormouse_kv_client_exports_total", "Transactions handed to another process."),
+        imports: counter("dormouse_kv_client_imports_total", "Transactions taken over from another process."),
+        imports_refused: counter(
+            "dormouse_kv_client_imports_refused_total",
+            "Transactions that were to be taken over and could not be.",
         ),
     })
 }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use kv_api::Span;
 
 /// Spans kept before neighbours are merged.
-const MAX_SPANS: usize = 512;
+pub const MAX_SPANS: usize = 512;
 /// Bytes of keys kept before neighbours are merged.
-const MAX_BYTES: usize = 256 << 10;
+pub const MAX_BYTES: usize = 256 << 10;
 
 /// The spans read so far. Merging only ever widens them, which can cause a needless retry but never
 /// hides a change.
@@ -51,6 +51,11 @@ impl RefreshSpans {
         if self.spans.len() > MAX_SPANS || self.bytes > MAX_BYTES {
             self.condense();
         }
+    }
+
+    /// The same spans again, as [`RefreshSpans::iter`] gave them.
+    pub fn of_spans(spans: Vec<Span>) -> Self {
+        RefreshSpans { bytes: size(&spans), spans, version: 1 }
     }
 
     /// Whether nothing was read.

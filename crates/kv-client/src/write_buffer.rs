@@ -49,6 +49,22 @@ fn charge(key: &Bytes, write: &Write) -> usize {
 }
 
 impl WriteBuffer {
+    /// Below which sequence number writes may be returned to, and the keys in order, each with its writes.
+    pub fn contents(&self) -> (u32, impl Iterator<Item = (&Bytes, &[(u32, Write)])>) {
+        (self.protected, self.writes.iter().map(|(key, history)| (key, &history[..])))
+    }
+
+    /// A buffer with these contents. Sequence numbers of a key ascend.
+    pub fn of_contents(protected: u32, writes: impl IntoIterator<Item = (Bytes, Vec<(u32, Write)>)>) -> Self {
+        let mut buffer = WriteBuffer { protected, ..WriteBuffer::default() };
+        for (key, history) in writes.into_iter().filter(|(_, history)| !history.is_empty()) {
+            buffer.bytes += history.iter().map(|(_, write)| charge(&key, write)).sum::<usize>();
+            buffer.len += history.len();
+            buffer.writes.insert(key, history.into());
+        }
+        buffer
+    }
+
     /// Bytes buffered.
     pub fn bytes(&self) -> usize {
         self.bytes

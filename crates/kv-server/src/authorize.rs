@@ -75,6 +75,8 @@ fn authorize_request(caller: Caller, kind: &RequestKind) -> Result<(), KvError> 
             request.parts.iter().chain([&request.anchor]).all(|key| owns_key(tenant, key))
         }
         RequestKind::ResolveTxn(request) => owns_key(tenant, &request.key),
+        RequestKind::DetachTxn(request) => owns_key(tenant, &request.key),
+        RequestKind::AdoptTxn(request) => owns_key(tenant, &request.key),
         // The header's spans are checked above.
         RequestKind::EndTxn(request) => request.prepare.as_ref().is_none_or(|prepare| {
             prepare.staged.iter().chain([&prepare.anchor]).all(|key| owns_key(tenant, key))

@@ -36,6 +36,10 @@ pub struct Limits {
     /// How far the wall clocks of nodes may be apart: a node that is further from most others stops itself
     /// ([`crate::clock_check`]).
     pub max_clock_offset: Duration,
+    /// Most parts of transactions of a tenant that wait to be taken over by another coordinator.
+    pub max_detached_per_tenant: usize,
+    /// How long they wait before they are aborted.
+    pub detached_kept: Duration,
     /// How far back snapshots can be read.
     pub history_kept: Duration,
     /// Most bytes of commands that wait to be applied.
@@ -78,6 +82,8 @@ impl Default for Limits {
             max_lock_waits_per_connection: 3_000,
             max_intent_txns_per_tenant: 4096,
             max_clock_offset: Duration::from_nanos(kv_api::timestamp::MAX_CLOCK_OFFSET_NS),
+            max_detached_per_tenant: 1024,
+            detached_kept: Duration::from_secs(30),
             history_kept: Duration::from_secs(15 * 60),
             max_queued_bytes: 128 << 20,
             disk_full_patience: Duration::from_secs(3),

@@ -319,6 +319,11 @@ impl<'a> Evaluation<'a> {
         Ok(None)
     }
 
+    /// Under which number the transaction's coordinator knows it.
+    fn hop(&self) -> u32 {
+        self.header.txn.as_ref().map_or(0, |meta| meta.hop)
+    }
+
     /// The lock a read takes; a batch of its own takes none, for nothing would hold it.
     fn lock_strength(&self, strength: i32) -> Option<LockStrength> {
         let strength = LockStrength::try_from(strength).unwrap_or(LockStrength::None);
@@ -385,7 +390,7 @@ impl<'a> Evaluation<'a> {
         let asked = {
             let mut shard = self.node.shard(self.asker.tenant);
             let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
-            shard.check(self.part, self.asker.connection, has_intents)?;
+            shard.check(self.part, self.asker.connection, self.hop(), has_intents)?;
             let limits = &self.node.limits;
             shard.check_room(self.part, self.asker.connection, limits.max_txns_per_connection)?;
             let full = shard.locks.held_count(self.txn) >= limits.max_locks_per_txn
@@ -396,6 +401,7 @@ impl<'a> Evaluation<'a> {
                 return Ok(Locked::Yes);
             }
             let entry = shard.open_txn(self.part, self.asker.connection, self.now);
+            entry.hop = self.hop();
             entry.snapshot.get_or_insert(self.snapshot);
             self.ask(&mut shard, key, strength, wait)
         };
@@ -411,7 +417,7 @@ impl<'a> Evaluation<'a> {
             if shard.locks.is_free(self.txn, key, LockStrength::Exclusive) {
                 return Ok(());
             }
-            shard.open_txn(self.part, self.asker.connection, self.now);
+            shard.open_txn(self.part, self.asker.connection, self.now).hop = self.hop();
             self.ask(&mut shard, key, LockStrength::Exclusive, self.policy != WaitPolicy::Error)
         };
         self.locked(asked, key, LockStrength::Exclusive).map(|_| ())
@@ -754,7 +760,7 @@ impl<'a> Evaluation<'a> {
     fn enter_intents(&mut self) -> Eval<()> {
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
-        shard.check(self.part, self.asker.connection, has_intents)?;
+        shard.check(self.part, self.asker.connection, self.hop(), has_intents)?;
         shard.check_room(self.part, self.asker.connection, self.node.limits.max_txns_per_connection)?;
         let first =
             shard.txn(self.part).is_none_or(|entry| entry.intents.is_empty()) && !self.keys.is_empty();
@@ -769,6 +775,7 @@ impl<'a> Evaluation<'a> {
             shard.add_intent_txn(self.part);
         }
         let entry = shard.open_txn(self.part, self.asker.connection, self.now);
+        entry.hop = self.hop();
         entry.snapshot.get_or_insert(self.snapshot);
         self.keys.keys().for_each(|key| entry.intents.insert(key));
         // Copied, for they outlive the request and must not keep its buffer.
@@ -879,10 +886,11 @@ impl<'a> Evaluation<'a> {
         self.node.check_unchanged(self.asker, Some(self.txn.id), spans, self.snapshot, Timestamp::MAX)?;
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
-        shard.check(self.part, self.asker.connection, has_intents)?;
+        shard.check(self.part, self.asker.connection, self.hop(), has_intents)?;
         // Perhaps since it was looked at first: from now on they stay.
         self.node.check_locks_of(shard.txn(self.part), self.header)?;
-        shard.open_txn(self.part, self.asker.connection, self.now).status = TxnStatus::Committing;
+        let entry = shard.open_txn(self.part, self.asker.connection, self.now);
+        (entry.hop, entry.status) = (self.hop(), TxnStatus::Committing);
         shard.locks.make_firm(self.txn);
         response.read_timestamp = Some(self.snapshot);
         let at = self.requests.last().and_then(|request| match &request.kind {

@@ -35,11 +35,15 @@ pub enum Bug {
     PushConcealed,
     /// A transaction whose locks were taken commits as if it had them.
     LostLocksIgnored,
+    /// A transaction that was handed over can be taken over again.
+    ClaimTakenTwice,
+    /// Under which hop number a transaction is known is not looked at.
+    HopIgnored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 16] = [
         Bug::ClockNotMoved,
         Bug::UncertaintyIgnored,
         Bug::PreparedUnchecked,
@@ -54,5 +58,7 @@ impl Bug {
         Bug::UndoneSettled,
         Bug::PushConcealed,
         Bug::LostLocksIgnored,
+        Bug::ClaimTakenTwice,
+        Bug::HopIgnored,
     ];
 }

@@ -22,6 +22,7 @@
 //! * [`resolve`]: moves intents of finished transactions to the versions.
 //! * [`distributed`]: a range's part in transactions over several; [`recover`]: what becomes of those whose
 //!   coordinators are gone, and of cycles of waiting transactions over several nodes.
+//! * `transfer`: a range's part in transactions that change their coordinator.
 //! * [`follower`]: reads from replicas without the lease.
 //! * [`history`]: for how long replaced versions are kept.
 //! * [`admin`]: requests about the cluster, for the control plane.
@@ -113,6 +114,7 @@ pub mod shard;
 pub mod split_load;
 pub mod split_size;
 pub mod steady;
+mod transfer;
 pub mod validate;
 
 pub use config::Limits;

@@ -10,7 +10,7 @@ use prometheus::{
 use std::sync::OnceLock;
 
 /// Names of the request kinds, in the order of [`kind_index`].
-pub const KINDS: [&str; 23] = [
+pub const KINDS: [&str; 25] = [
     "get",
     "scan",
     "put",
@@ -33,6 +33,8 @@ pub const KINDS: [&str; 23] = [
     "resolve_txn",
     "split_range",
     "list_contention",
+    "detach_txn",
+    "adopt_txn",
     "none",
 ];
 
@@ -61,7 +63,9 @@ pub fn kind_index(kind: Option<&RequestKind>) -> usize {
         Some(RequestKind::ResolveTxn(_)) => 19,
         Some(RequestKind::SplitRange(_)) => 20,
         Some(RequestKind::ListContention(_)) => 21,
-        None => 22,
+        Some(RequestKind::DetachTxn(_)) => 22,
+        Some(RequestKind::AdoptTxn(_)) => 23,
+        None => 24,
     }
 }
 
@@ -93,6 +97,8 @@ pub struct Metrics {
     pub decision_waits: IntCounter,
     /// Prepared transactions whose coordinators were gone, and of which this node found out what became.
     pub recovered: IntCounter,
+    /// Parts of transactions that were left for another coordinator and that nobody took over in time.
+    pub detached_expired: IntCounter,
     /// Requests refused because waiting would close a cycle.
     pub deadlocks: IntCounter,
     /// Locks that transactions of high priority took from those of low priority.
@@ -209,6 +215,10 @@ impl Metrics {
             recovered: register(IntCounter::new(
                 "dormouse_kv_recovered_transactions_total",
                 "Prepared transactions whose coordinators were gone",
+            )?),
+            detached_expired: register(IntCounter::new(
+                "dormouse_kv_detached_expired_total",
+                "Parts of exported transactions that nobody imported in time",
             )?),
             deadlocks: register(IntCounter::new(
                 "dormouse_kv_deadlocks_total",

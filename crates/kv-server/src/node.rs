@@ -307,6 +307,7 @@ impl Node {
             }
             Class::Refresh => Answer::Later(Box::pin(Arc::clone(self).refresh(asker, batch))),
             Class::Decide => Answer::Later(Box::pin(Arc::clone(self).decide(asker, batch))),
+            Class::Transfer => Answer::Ready(self.transfer(asker, &batch)),
             Class::Resolve => Answer::Later(Box::pin(Arc::clone(self).resolve(asker, batch))),
             Class::Evaluate(kind) => {
                 let heavy = is_heavy(&batch);
@@ -429,8 +430,12 @@ impl Node {
         if aborts_for_good(&batch) {
             return Answer::Later(Box::pin(Arc::clone(self).abort_for_good(part)));
         }
+        let hop = batch.header.txn.as_ref().map_or(0, |meta| meta.hop);
         let job = {
             let mut shard = self.shard(asker.tenant);
+            if let Err(error) = shard.may_abort(part, asker.connection, hop) {
+                return Answer::Ready(Err(error));
+            }
             match shard.txn(part).map(|entry| (entry.status, entry.connection)) {
                 Some((TxnStatus::Committing, _)) => {
                     return Answer::Ready(Err(aborted("the transaction is ending")));
@@ -444,9 +449,6 @@ impl Node {
                 // Its coordinator knows that it is not committed, whatever connection it speaks on.
                 Some((TxnStatus::Prepared(_), _)) => {
                     return Answer::Later(Box::pin(Arc::clone(self).abort_prepared(part)));
-                }
-                Some((TxnStatus::Pending, connection)) if connection != asker.connection => {
-                    return Answer::Ready(Err(aborted("the transaction belongs to another connection")));
                 }
                 _ => shard.end(part).and_then(|entry| abort_job(part, &entry)),
             }
@@ -467,7 +469,7 @@ impl Node {
     ) -> Result<Option<(TxnId, &'a Header)>, KvError> {
         let Some(meta) = &header.txn else { return Ok(None) };
         let part = part_key(asker, header)?;
-        self.shard(asker.tenant).check(part, asker.connection, meta.has_intents)?;
+        self.shard(asker.tenant).check(part, asker.connection, meta.hop, meta.has_intents)?;
         Ok(meta.has_intents.then_some((part.txn.id, header)))
     }
 
@@ -879,7 +881,7 @@ impl Hook for Listener {
 }
 
 /// Fails for a transaction whose locks and intents were of another lease.
-fn check_lease(header: &Header, lease: u64) -> Result<(), KvError> {
+pub(crate) fn check_lease(header: &Header, lease: u64) -> Result<(), KvError> {
     match &header.txn {
         Some(txn) if txn.lease != 0 && txn.lease != lease => {
             Err(aborted("the lease of the range moved, and the transaction's locks are gone"))
@@ -969,6 +971,7 @@ enum Class {
     Refresh,
     Decide,
     Resolve,
+    Transfer,
 }
 
 fn classify(batch: &BatchRequest) -> Class {
@@ -989,6 +992,7 @@ fn classify(batch: &BatchRequest) -> Class {
             Some(RequestKind::Refresh(_)) => return Class::Refresh,
             Some(RequestKind::DecideTxn(_)) => return Class::Decide,
             Some(RequestKind::ResolveTxn(_)) => return Class::Resolve,
+            Some(RequestKind::DetachTxn(_) | RequestKind::AdoptTxn(_)) => return Class::Transfer,
             None => {}
             Some(RequestKind::Increment(_) | RequestKind::ClearRange(_)) => {
                 outside = true;

@@ -68,6 +68,7 @@ pub async fn break_cycles(node: Weak<Node>) {
 }
 
 async fn recover_all(node: &Arc<Node>) {
+    node.abort_overdue();
     let now = node.pipeline.millis();
     let mut parts = Vec::new();
     for shard in &node.shards {

@@ -14,6 +14,11 @@
 //!      │                                                     is on record
 //!      └── abort, end of the connection ──► gone, its intents are removed
 //! ```
+//!
+//! A pending part may be left for another coordinator: it belongs to no connection then, until it is taken over or
+//! the time is up ([`transfer`]).
+
+mod transfer;
 
 use crate::config::Limits;
 use crate::contention::Events;
@@ -28,6 +33,7 @@ use std::collections::VecDeque;
 use storage::intent::{CommittedTxn, IntentView, TxnId};
 use storage::txn_record::TxnRecord;
 use tokio::sync::oneshot;
+use transfer::Detached;
 
 /// Names a connection within the node.
 pub type ConnectionId = u64;
@@ -62,8 +68,11 @@ pub struct PartKey {
 /// What the node keeps about a part of an open transaction, with locks or intents in a range.
 #[derive(Debug)]
 pub struct TxnEntry {
-    /// The connection it came on and dies with; 0 for one prepared under an earlier lease.
+    /// The connection it came on and dies with; 0 for one prepared under an earlier lease, and for one that waits
+    /// for another coordinator.
     pub connection: ConnectionId,
+    /// How often it was handed to another coordinator.
+    pub hop: u32,
     /// Where it stands.
     pub status: TxnStatus,
     /// Where it read when it came to be known; the history it may still read or be checked against is
@@ -215,6 +224,8 @@ pub struct Shard {
     held: HashMap<RangeId, Vec<oneshot::Sender<()>>>,
     /// Records of aborted transactions, and when they were written.
     buried: Vec<(PartKey, Timestamp)>,
+    /// Parts that wait for another coordinator.
+    detached: Detached,
     ended: HashSet<PartKey>,
     ended_order: VecDeque<PartKey>,
 }
@@ -335,18 +346,25 @@ impl Shard {
         self.connections.get(&connection).map_or(0, |usage| usage.lock_waits)
     }
 
-    /// Checks that a transaction may go on, on this connection.
+    /// Checks that a transaction may go on, on this connection and under this hop number.
     ///
     /// # Errors
-    /// [`KvErrorKind::Aborted`] if it ended, is committing, belongs to another connection, says it
+    /// [`KvErrorKind::Aborted`] if it ended, is committing, was handed over, belongs to another connection, says it
     /// has intents that this incarnation of the node does not know, or if the connection is gone.
-    pub fn check(&self, part: PartKey, connection: ConnectionId, has_intents: bool) -> Result<(), KvError> {
+    pub fn check(
+        &self,
+        part: PartKey,
+        connection: ConnectionId,
+        hop: u32,
+        has_intents: bool,
+    ) -> Result<(), KvError> {
         match self.txns.get(&part) {
             _ if !self.connections.contains_key(&connection) => Err(aborted("the connection is gone")),
             // Whatever connection it was prepared on.
             Some(TxnEntry { status: TxnStatus::Prepared(_), .. }) => {
                 Err(aborted("the transaction is prepared"))
             }
+            Some(entry) if entry.hop != hop => Err(transfer::handed_over()),
             Some(entry) if entry.connection != connection => {
                 Err(aborted("the transaction belongs to another connection"))
             }
@@ -391,6 +409,7 @@ impl Shard {
             }
             TxnEntry {
                 connection,
+                hop: 0,
                 status: TxnStatus::Pending,
                 snapshot: None,
                 intents: IntentSet::default(),
@@ -724,6 +743,7 @@ impl Shard {
     fn forget_part(&mut self, part: PartKey) -> Option<TxnEntry> {
         let entry = self.txns.remove(&part);
         if let Some(entry) = &entry {
+            self.detached.remove(part);
             crate::metrics::metrics().transactions.dec();
             if let Some(usage) = self.connections.get_mut(&entry.connection) {
                 usage.txns = usage.txns.saturating_sub(1);
@@ -770,22 +790,22 @@ mod tests {
     #[test]
     fn ended_transactions_are_refused_and_strangers_too() {
         let mut shard = Shard::default();
-        assert!(shard.check(txn(1), 1, false).is_err(), "no such connection");
+        assert!(shard.check(txn(1), 1, 0, false).is_err(), "no such connection");
         shard.open_connection(1);
         shard.open_connection(2);
-        assert!(shard.check(txn(1), 1, false).is_ok());
-        assert!(shard.check(txn(1), 1, true).is_err(), "intents of an earlier incarnation");
+        assert!(shard.check(txn(1), 1, 0, false).is_ok());
+        assert!(shard.check(txn(1), 1, 0, true).is_err(), "intents of an earlier incarnation");
         shard.txn_mut(txn(1), 1);
-        assert!(shard.check(txn(1), 1, false).is_ok());
-        assert!(shard.check(txn(1), 2, false).is_err(), "another connection");
+        assert!(shard.check(txn(1), 1, 0, false).is_ok());
+        assert!(shard.check(txn(1), 2, 0, false).is_err(), "another connection");
         shard.txn_mut(txn(1), 1).status = TxnStatus::Committing;
-        assert!(shard.check(txn(1), 1, false).is_err());
+        assert!(shard.check(txn(1), 1, 0, false).is_err());
         shard.txn_mut(txn(2), 1);
         assert_eq!(shard.close_connection(1), [txn(2)], "what commits is not aborted");
         assert!(shard.end(txn(2)).is_some());
-        assert!(shard.check(txn(3), 1, false).is_err(), "the connection is gone");
+        assert!(shard.check(txn(3), 1, 0, false).is_err(), "the connection is gone");
         assert!(shard.end(txn(1)).is_some());
-        assert!(shard.check(txn(1), 1, false).is_err());
+        assert!(shard.check(txn(1), 1, 0, false).is_err());
         assert!(shard.is_idle());
     }
 

@@ -70,6 +70,8 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
             request.parts.iter().chain([&request.anchor]).try_for_each(|part| key(part))
         }
         RequestKind::ResolveTxn(request) => key(&request.key),
+        RequestKind::DetachTxn(request) => key(&request.key),
+        RequestKind::AdoptTxn(request) => key(&request.key),
         RequestKind::SplitRange(request) => key(&request.key),
         RequestKind::EndTxn(request) => end(request),
         RequestKind::Refresh(_)
@@ -115,6 +117,10 @@ fn combination(batch: &BatchRequest) -> Result<(), KvError> {
     let decides = |kind: &RequestKind| matches!(kind, RequestKind::DecideTxn(_) | RequestKind::ResolveTxn(_));
     if kinds().any(decides) && (batch.requests.len() > 1 || batch.header.txn.is_none()) {
         return Err(invalid("what was decided of a transaction is said alone, and of which transaction"));
+    }
+    let transfers = |kind: &RequestKind| matches!(kind, RequestKind::DetachTxn(_) | RequestKind::AdoptTxn(_));
+    if kinds().any(transfers) && (batch.requests.len() > 1 || batch.header.txn.is_none()) {
+        return Err(invalid("a transaction is handed over by a request that stands alone and names it"));
     }
     let ends = kinds().filter(|kind| matches!(kind, RequestKind::EndTxn(_))).count();
     if ends > 0 {

@@ -318,6 +318,8 @@ impl Router {
             RequestKind::ListContention(list) => Some(&list.start),
             RequestKind::DecideTxn(decide) => Some(&decide.anchor),
             RequestKind::ResolveTxn(resolve) => Some(&resolve.key),
+            RequestKind::DetachTxn(detach) => Some(&detach.key),
+            RequestKind::AdoptTxn(adopt) => Some(&adopt.key),
             RequestKind::SplitRange(split) => Some(&split.key),
             RequestKind::EndTxn(_)
             | RequestKind::Refresh(_)

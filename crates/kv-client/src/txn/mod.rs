@@ -1,7 +1,8 @@
 //! The transaction coordinator.
 //!
 //! `state` and `part` decide, and the other modules send: `read` reads, `group` shares the reads of a call out
-//! among the ranges, `snapshot` moves the snapshot, `write` buffers and flushes, `end` and `commit` end.
+//! among the ranges, `snapshot` moves the snapshot, `write` buffers and flushes, `end` and `commit` end, and
+//! `transfer` hands the transaction to another process.
 
 mod commit;
 mod end;
@@ -11,6 +12,7 @@ mod part;
 mod read;
 mod snapshot;
 mod state;
+mod transfer;
 mod write;
 
 #[cfg(test)]
@@ -21,6 +23,7 @@ mod tests;
 pub use options::{
     CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TxnOptions,
 };
+pub use transfer::TransferKey;
 
 use crate::client::KvClient;
 use crate::faults::Bug;
@@ -76,6 +79,11 @@ impl Txn {
     /// What the KV layer knows the transaction by, for as long as it is open.
     pub fn name(&self) -> TxnName {
         self.state.lock().name.clone()
+    }
+
+    /// One that goes on with what another coordinator did.
+    fn resumed(client: KvClient, options: TxnOptions, state: State) -> Self {
+        Txn { client, options, state: Mutex::new(state), moving: Default::default() }
     }
 
     /// The isolation level.

@@ -2,6 +2,7 @@
 //! in the simplest way, one batch at a time, and never let anybody wait. There are two nodes with one store
 //! behind them, and one range, until it is split; the lease of each is with the one or the other.
 
+mod transfer;
 mod wide;
 
 pub use wide::Record;
@@ -55,12 +56,13 @@ struct Range {
     ended: HashSet<Bytes>,
     prepared: BTreeMap<Bytes, wide::Prepared>,
     records: BTreeMap<Bytes, Record>,
+    hops: BTreeMap<Bytes, transfer::Hop>,
 }
 
 impl Range {
     fn new(id: u64, span: Span) -> Self {
-        let (ended, prepared, records) = Default::default();
-        Range { id, span, leaseholder: 0, lease: 5, clock: 0, ended, prepared, records }
+        let (ended, prepared, records, hops) = Default::default();
+        Range { id, span, leaseholder: 0, lease: 5, clock: 0, ended, prepared, records, hops }
     }
 }
 
@@ -208,7 +210,8 @@ impl Model {
             store.intents.values().map(|(id, _)| id.clone()).chain(store.locks.values().cloned()).collect();
         for range in 0..store.ranges.len() {
             store.asked = range;
-            open.iter().for_each(|id| store.end(id));
+            let ending: Vec<&Bytes> = open.iter().filter(|id| !store.waits_at(range, id)).collect();
+            ending.into_iter().for_each(|id| store.end(id));
         }
         store.held.clear();
     }
@@ -220,6 +223,7 @@ impl Model {
             range.leaseholder = 1 - range.leaseholder;
             range.lease += 1;
             range.ended.clear();
+            range.hops.clear();
         }
         store.locks.clear();
         store.intents.clear();
@@ -354,6 +358,7 @@ impl Store {
         self.intents.retain(|key, (owner, _)| stays(key, owner));
         self.locks.retain(|key, owner| stays(key, owner));
         range.ended.insert(id.clone());
+        range.hops.remove(id);
         if range.prepared.remove(id).is_some() {
             range.records.remove(id);
         }
@@ -362,7 +367,10 @@ impl Store {
     /// Whether the node holds nothing of any transaction.
     pub fn is_clean(&self) -> bool {
         let clean = |range: &Range| range.prepared.is_empty() && range.records.is_empty();
-        self.intents.is_empty() && self.locks.is_empty() && self.ranges.iter().all(clean)
+        self.intents.is_empty()
+            && self.locks.is_empty()
+            && self.waiting() == 0
+            && self.ranges.iter().all(clean)
     }
 
     /// Answers kept back will come in the opposite order.
@@ -448,6 +456,10 @@ impl Store {
             if range.ended.contains(&meta.id) {
                 return Err(KvError::new(KvErrorKind::Aborted, "ended"));
             }
+            if let Some(answer) = self.transfer(meta, batch) {
+                return answer;
+            }
+            let range = &self.ranges[self.asked];
             let flushed = self.intents.values().any(|(owner, _)| *owner == meta.id);
             if meta.has_intents && !flushed && !range.prepared.contains_key(&meta.id) {
                 return Err(KvError::new(KvErrorKind::Aborted, "intents are lost"));

@@ -128,6 +128,18 @@ pub struct Savepoint {
     pub(super) sequence: u32,
 }
 
+impl Savepoint {
+    /// A number from which [`Savepoint::of_number`] makes the savepoint again, for the same transaction only.
+    pub fn number(self) -> u32 {
+        self.sequence
+    }
+
+    /// The savepoint with this number, in a transaction that was exported and imported since it was marked.
+    pub fn of_number(number: u32) -> Self {
+        Savepoint { sequence: number }
+    }
+}
+
 /// What a commit returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitInfo {

@@ -47,6 +47,11 @@ impl Part {
 pub struct Parts(SmallVec<[Part; 1]>);
 
 impl Parts {
+    /// These, which are of different ranges.
+    pub fn of(parts: impl IntoIterator<Item = Part>) -> Self {
+        Parts(parts.into_iter().collect())
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Part> {
         self.0.iter()

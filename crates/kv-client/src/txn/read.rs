@@ -138,6 +138,7 @@ impl Txn {
         finish: impl FnOnce(&mut State, BatchResponse) -> T,
     ) -> Result<T, SendError> {
         let mut batch = BatchRequest { requests, ..BatchRequest::default() };
+        let _in_flight = ReadInFlight::of(self);
         for _ in 0..MAX_ATTEMPTS {
             let (seen, known) = {
                 let state = self.state.lock();
@@ -269,6 +270,22 @@ impl Txn {
         let strip = |key: Bytes| self.client.strip_key(key);
         let resume = (left.start < left.end).then(|| Span { start: strip(left.start), end: strip(left.end) });
         ScanPage { rows: rows.into_iter().map(|row| (strip(row.key), row.value)).collect(), resume }
+    }
+}
+
+/// Counts a read while it is under way, also when its future is dropped.
+struct ReadInFlight<'a>(&'a Txn);
+
+impl<'a> ReadInFlight<'a> {
+    fn of(txn: &'a Txn) -> Self {
+        txn.state.lock().reads_in_flight += 1;
+        ReadInFlight(txn)
+    }
+}
+
+impl Drop for ReadInFlight<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().reads_in_flight -= 1;
     }
 }
 

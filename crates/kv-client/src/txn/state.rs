@@ -17,7 +17,9 @@ pub enum Status {
     Open,
     /// Its commit is on its way.
     Committing,
-    /// It committed, failed, or was rolled back.
+    /// It is being handed to another coordinator.
+    Leaving,
+    /// It committed, failed, was rolled back, or was handed to another coordinator.
     Ended,
 }
 
@@ -28,6 +30,10 @@ pub struct State {
     pub name: TxnName,
     environment: Environment,
     pub status: Status,
+    /// How often it was handed to another coordinator.
+    pub hop: u32,
+    /// Reads under way.
+    pub reads_in_flight: u32,
     /// The snapshot, once there is one.
     pub read_timestamp: Option<Timestamp>,
     /// Whether the snapshot must stay.
@@ -79,6 +85,8 @@ impl State {
             id,
             environment,
             status: Status::Open,
+            hop: 0,
+            reads_in_flight: 0,
             read_timestamp: None,
             fixed: false,
             sequence: 0,
@@ -102,7 +110,7 @@ impl State {
     pub fn check_open(&self) -> KvResult<()> {
         match self.status {
             Status::Open => Ok(()),
-            Status::Committing | Status::Ended => Err(ended()),
+            Status::Committing | Status::Leaving | Status::Ended => Err(ended()),
         }
     }
 
@@ -124,6 +132,7 @@ impl State {
             has_intents: part.is_some_and(|part| part.has_intents),
             lease: part.map_or(0, |part| part.lease),
             priority: self.priority as i32,
+            hop: self.hop,
         }
     }
 
@@ -189,9 +198,14 @@ impl State {
             part.become_unknown();
         }
         if self.parts.iter().all(|part| !part.known) {
-            self.id = new_id(&self.environment);
-            self.name.replace(self.id.clone());
+            self.take_name(new_id(&self.environment));
         }
+    }
+
+    /// Goes by another name.
+    pub fn take_name(&mut self, id: Bytes) {
+        self.name.replace(id.clone());
+        self.id = id;
     }
 
     /// A number for the next write.

@@ -10,3 +10,4 @@ mod peers;
 mod protocol;
 mod split;
 mod support;
+mod transfer;

@@ -60,6 +60,11 @@ impl Desk {
         self.break_connections();
     }
 
+    /// Whether it runs.
+    pub fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Relaxed)
+    }
+
     /// Breaks its connections.
     pub fn break_connections(&self) {
         self.streams.lock().drain(..).for_each(|stream| stream.break_off());

@@ -10,7 +10,8 @@
 //! # How a run goes
 //!
 //! A seed draws a [`plan::Plan`]. A cluster is founded, other nodes join it, and tenants are created. Clients
-//! run random transactions over several ranges ([`workload`]) while things go wrong ([`faults`]): nodes and clients crash, the
+//! run random transactions over several ranges ([`workload`]), handing some of them to one another between two
+//! statements ([`hop`]), while things go wrong ([`faults`]): nodes and clients crash, the
 //! network is cut, late, lossy and repeats itself, disks are slow or fail in the middle of a turn, clocks err,
 //! leases move, ranges are split, a clock is set to another hour. Then all is well again ([`finish`]).
 //!
@@ -20,6 +21,7 @@
 //! |---|---|
 //! | transactions are serializable, nothing acknowledged is lost, reads are up to date per key | [`histories::check`] |
 //! | transactions commit again when all is well | within a minute of virtual time |
+//! | a transaction that changes its process goes on in one, and with nothing else going wrong always does | [`hop`] |
 //! | nothing is left behind: locks, latches, open transactions, intents | [`kv_server::Node::is_idle`] |
 //! | replicas are the same | the cluster's own comparison |
 //! | nothing panics, nodes start and run | always |
@@ -44,6 +46,7 @@
 pub mod desk;
 pub mod faults;
 pub mod finish;
+pub mod hop;
 mod logs;
 pub mod machine;
 pub mod plan;
@@ -103,13 +106,15 @@ pub struct Options {
     pub bug: Option<Planted>,
     /// Whether every tenant keeps the one range it has at first, so that no transaction is over several.
     pub whole_ranges: bool,
+    /// Whether nothing goes wrong, and transactions change their processes often.
+    pub calm: bool,
     /// What becomes of the trace.
     pub tracing: Tracing,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { bug: None, whole_ranges: false, tracing: Tracing::Off }
+        Options { bug: None, whole_ranges: false, calm: false, tracing: Tracing::Off }
     }
 }
 

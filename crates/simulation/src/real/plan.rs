@@ -81,6 +81,8 @@ pub struct Plan {
     pub read_committed_per_mille: u32,
     /// How many of a thousand transactions have a low or high priority.
     pub priorities_per_mille: u32,
+    /// Before how many of a thousand statements a transaction changes its process.
+    pub hops_per_mille: u32,
     /// How long things go wrong.
     pub trouble: Micros,
     /// How far wall clocks may be off.
@@ -96,6 +98,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Leaves out everything that goes wrong, and has transactions change their processes often.
+    pub fn calm_down(&mut self) {
+        self.menu.clear();
+        self.weather = Weather::FAIR;
+        self.hops_per_mille = 300;
+    }
+
     /// Leaves out the splits.
     pub fn keep_ranges_whole(&mut self) {
         self.splits_per_mille = 0;
@@ -123,6 +132,7 @@ impl Plan {
             think: *[5 * MILLI, 50 * MILLI, 300 * MILLI].choose(rng).unwrap_or(&MILLI),
             read_committed_per_mille: *[0, 0, 150].choose(rng).unwrap_or(&0),
             priorities_per_mille: *[0, 500].choose(rng).unwrap_or(&0),
+            hops_per_mille: *[0, 30, 150].choose(rng).unwrap_or(&0),
             trouble: rng.random_range(8 * SECOND..20 * SECOND),
             wall_error: *[0, 20_000, 200_000].choose(rng).unwrap_or(&0),
             weather: Weather {

@@ -2,6 +2,7 @@
 
 use super::desk::Desk;
 use super::finish;
+use super::hop::Hosts;
 use super::machine::{self, Machine};
 use super::plan::Plan;
 use super::workload::{borders, run_client};
@@ -53,6 +54,9 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     let mut plan = Plan::draw(&mut rng);
     if options.whole_ranges {
         plan.keep_ranges_whole();
+    }
+    if options.calm {
+        plan.calm_down();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = match runtime {
@@ -113,6 +117,9 @@ pub fn report(failure: &Outcome, options: Options, lines: usize) -> String {
     if options.whole_ranges {
         with.push_str(" WHOLE=1");
     }
+    if options.calm {
+        with.push_str(" CALM=1");
+    }
     text.push_str(&format!(
         "seed {seed} failed; to see all of it: make sim WORLD=transactions SEEDS={seed}..{seed} TRACE=1{with}\n"
     ));
@@ -152,10 +159,11 @@ async fn live(world: &Arc<World>) {
     world.with_network(|network| network.weather = usual);
     world.note(|| "trouble begins".to_owned());
     let mut clients = Vec::new();
+    let hosts = Arc::<Hosts>::default();
     let mut place = FIRST_CLIENT;
     for tenant in tenants(world) {
         for _ in 0..world.plan.clients {
-            clients.push(tokio::spawn(run_client(Arc::clone(world), place, tenant)));
+            clients.push(tokio::spawn(run_client(Arc::clone(world), Arc::clone(&hosts), place, tenant)));
             place += 1;
         }
     }
@@ -166,6 +174,7 @@ async fn live(world: &Arc<World>) {
         // One that panics is noticed otherwise.
         let _ = client.await;
     }
+    hosts.close();
     if world.violation().is_none() {
         finish::check(world).await;
     }

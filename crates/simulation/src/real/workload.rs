@@ -5,6 +5,7 @@
 
 use super::desk::Desk;
 use super::faults::split;
+use super::hop::{Hosts, Traveller};
 use super::plan::{Menu, Plan};
 use super::world::World;
 use crate::clock::{MILLI, Micros, SECOND};
@@ -171,18 +172,32 @@ fn script(rng: &mut SmallRng, keys: u64, most: usize, locking: bool, depth: u32)
 
 struct Runner<'a> {
     world: &'a World,
-    txn: &'a Txn,
+    txn: Mutex<Arc<Txn>>,
+    traveller: Option<&'a Traveller<'a>>,
     objects: Objects,
     progress: &'a Mutex<Progress>,
 }
 
 impl Runner<'_> {
+    fn txn(&self) -> Arc<Txn> {
+        Arc::clone(&self.txn.lock())
+    }
+
+    /// Between two statements the transaction may change its process.
+    async fn perhaps_go(&self) -> KvResult<()> {
+        let Some(traveller) = self.traveller else { return Ok(()) };
+        if let Some(txn) = traveller.perhaps_go(&self.txn()).await? {
+            *self.txn.lock() = txn;
+        }
+        Ok(())
+    }
+
     fn did(&self, op: Op) {
         self.progress.lock().ops.push(op);
     }
 
     async fn read_list(&self, key: u64, lock: LockStrength) -> KvResult<Vec<u64>> {
-        let stored = self.txn.get(&list_key(key), lock).await?;
+        let stored = self.txn().get(&list_key(key), lock).await?;
         let values = decode(&stored.unwrap_or_default())?;
         self.did(Op::ReadList { key: self.objects.name(key), values: values.clone() });
         Ok(values)
@@ -191,9 +206,10 @@ impl Runner<'_> {
     async fn scan(&self) -> KvResult<()> {
         let mut span = Span::new(Bytes::from_static(b"list/"), Bytes::from_static(b"list0"));
         let mut found = std::collections::BTreeMap::new();
+        let txn = self.txn();
         loop {
             let page =
-                self.txn.scan(&span, ScanOptions { read: ReadOptions::default(), ..ScanOptions::default() });
+                txn.scan(&span, ScanOptions { read: ReadOptions::default(), ..ScanOptions::default() });
             let page = page.await?;
             for (key, value) in page.rows {
                 found.insert(key, decode(&value)?);
@@ -211,19 +227,21 @@ impl Runner<'_> {
     }
 
     async fn step(&self, step: &Step) -> KvResult<()> {
-        self.txn.begin_statement();
+        self.perhaps_go().await?;
+        let txn = self.txn();
+        txn.begin_statement();
         match step {
             Step::ReadList(key, lock) => self.read_list(*key, *lock).await.map(|_| ()),
             Step::Append(key, lock) => {
                 let mut values = self.read_list(*key, *lock).await?;
                 let value = self.world.unique();
                 values.push(value);
-                self.txn.put(&list_key(*key), encode(&values))?;
+                txn.put(&list_key(*key), encode(&values))?;
                 self.did(Op::Append { key: self.objects.name(*key), value });
                 Ok(())
             }
             Step::ReadRegister(key, lock) => {
-                let stored = self.txn.get(&register_key(*key), *lock).await?;
+                let stored = txn.get(&register_key(*key), *lock).await?;
                 let value = stored.map(|stored| decode(&stored)).transpose()?;
                 let value = value.and_then(|value| value.first().copied());
                 self.did(Op::Read { key: self.objects.name(*key), value });
@@ -231,24 +249,24 @@ impl Runner<'_> {
             }
             Step::WriteRegister(key) => {
                 let value = self.world.unique();
-                self.txn.put(&register_key(*key), encode(&[value]))?;
+                txn.put(&register_key(*key), encode(&[value]))?;
                 self.did(Op::Write { key: self.objects.name(*key), value });
                 Ok(())
             }
             Step::Scan => self.scan().await,
-            Step::Flush => self.txn.flush().await,
+            Step::Flush => txn.flush().await,
             Step::Pause(span) => {
                 self.world.sleep(*span).await;
                 Ok(())
             }
             Step::Part(steps, undo) => {
-                let savepoint = self.txn.savepoint();
+                let savepoint = txn.savepoint();
                 let before = self.progress.lock().ops.len();
                 for step in steps {
                     Box::pin(self.step(step)).await?;
                 }
                 if *undo {
-                    self.txn.rollback_to(savepoint);
+                    self.txn().rollback_to(savepoint);
                     self.world.count("savepoints rolled back");
                     let mut progress = self.progress.lock();
                     // What was read there may have been written there.
@@ -269,16 +287,18 @@ async fn run_txn(
     steps: &[Step],
     progress: &Mutex<Progress>,
     committing: &Notify,
+    traveller: Option<&Traveller<'_>>,
 ) -> KvResult<()> {
     let options = TxnOptions { isolation, priority, lock_timeout_ms: 5000, ..TxnOptions::default() };
     let txn = client.begin(options);
-    let runner = Runner { world, txn: &txn, objects, progress };
+    let runner = Runner { world, txn: Mutex::new(Arc::new(txn)), traveller, objects, progress };
     for step in steps {
         runner.step(step).await?;
     }
+    runner.perhaps_go().await?;
     progress.lock().commits = true;
     committing.notify_one();
-    txn.commit().await.map(|_| ())
+    runner.txn().commit().await.map(|_| ())
 }
 
 /// Whether a failed commit certainly had no effect.
@@ -286,22 +306,27 @@ fn is_aborted(error: &KvError) -> bool {
     !matches!(error.kind(), KvErrorKind::Ambiguous | KvErrorKind::Internal)
 }
 
-/// Runs transactions as one client after the other, until the trouble is over.
-pub async fn run_client(world: Arc<World>, place: NodeId, tenant: TenantId) {
+/// Runs transactions as one client after the other, until the trouble is over. The last process stays, for others may
+/// have handed it their transactions.
+pub async fn run_client(world: Arc<World>, hosts: Arc<Hosts>, place: NodeId, tenant: TenantId) {
     let objects = Objects::of(&world, tenant);
     let mut rng = world.own_rng();
     while !world.is_over() {
         world.set_clock(place);
         let desk = Desk::new(&world, place, Caller::Tenant(tenant));
         let client = desk.client();
+        hosts.enter(tenant, place, &desk, &client);
         while !world.is_over() {
-            if !run_one(&world, &desk, &client, objects, (place, tenant), &mut rng).await {
+            let traveller = Traveller::new(&world, &hosts, tenant, &desk);
+            if !run_one(&world, &desk, &client, objects, &traveller, (place, tenant), &mut rng).await {
                 break;
             }
             world.sleep(rng.random_range(0..=world.plan.think)).await;
         }
-        // What runs in the background goes with the process.
-        desk.crash();
+        if !world.is_over() {
+            // What runs in the background goes with the process.
+            desk.crash();
+        }
     }
 }
 
@@ -311,6 +336,7 @@ async fn run_one(
     desk: &Desk,
     client: &KvClient,
     objects: Objects,
+    traveller: &Traveller<'_>,
     (place, tenant): (NodeId, TenantId),
     rng: &mut SmallRng,
 ) -> bool {
@@ -330,7 +356,8 @@ async fn run_one(
     let progress = Mutex::new(Progress::default());
     let invoked = world.now() * 1000;
     let mut crashed = false;
-    let running = run_txn(world, client, objects, (isolation, priority), &steps, &progress, &committing);
+    let running =
+        run_txn(world, client, objects, (isolation, priority), &steps, &progress, &committing, Some(traveller));
     let running = tokio::time::timeout(PATIENCE, running);
     let ended = if let Some(disturbance) = disturbance {
         let mut running = std::pin::pin!(running);
@@ -372,7 +399,12 @@ async fn run_one(
         _ => Outcome::Unknown,
     };
     match &ended {
-        Some(Ok(Err(error))) => world.note(|| format!("client {place}: {error}")),
+        Some(Ok(Err(error))) => {
+            world.note(|| format!("client {place}: {error}"));
+            if world.options.calm && matches!(error.kind(), KvErrorKind::Aborted | KvErrorKind::Unavailable) {
+                world.violate("transactions are not aborted without trouble", error.to_string());
+            }
+        }
         Some(Err(_)) => world.note(|| format!("client {place}: gave up")),
         _ => {}
     }
@@ -394,7 +426,7 @@ async fn run_one(
     if !undone.is_empty() {
         record(Outcome::Aborted, undone);
     }
-    !crashed
+    !crashed && desk.is_alive()
 }
 
 /// Reads every list and register in one transaction and appends to each, trying again for as long as
@@ -422,7 +454,7 @@ pub async fn read_everything(
         let progress = Mutex::new(Progress::default());
         let usual = (Isolation::Serializable, Priority::Normal);
         let committing = Notify::new();
-        let running = run_txn(world, &client, objects, usual, &steps, &progress, &committing);
+        let running = run_txn(world, &client, objects, usual, &steps, &progress, &committing, None);
         let ended = tokio::time::timeout(PATIENCE, running).await;
         let Progress { ops, commits, .. } = progress.into_inner();
         let outcome = match &ended {

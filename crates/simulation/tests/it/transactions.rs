@@ -26,6 +26,18 @@ fn transactions_over_several_ranges_are_serializable() {
 
 /// Also where hash tables have another order, as they have each time, and beside other tests.
 #[test]
+fn transactions_that_change_their_processes_are_not_aborted_because_of_that() {
+    let options = Options { calm: true, ..Options::default() };
+    let mut hops = 0;
+    for seed in 1..=10 {
+        let outcome = run(seed, options);
+        assert!(outcome.violation.is_none(), "{}", report(&outcome, options, 60));
+        hops += outcome.counts.get("hops").copied().unwrap_or(0);
+    }
+    assert!(hops > 1000, "only {hops} hops");
+}
+
+#[test]
 fn a_seed_gives_the_same_run_twice() {
     for (seed, whole_ranges) in (1..=4).flat_map(|seed| [(seed, true), (seed, false)]) {
         let options = Options { whole_ranges, tracing: Tracing::Kept, ..Options::default() };
@@ -63,6 +75,8 @@ fn planted_bugs_are_found() {
         Node::PreparedForgotten,
         Node::PushConcealed,
         Node::LostLocksIgnored,
+        Node::ClaimTakenTwice,
+        Node::HopIgnored,
     ];
     let clients =
         [Client::SnapshotPerStatement, Client::UndoneKept, Client::MovedUnchecked, Client::SilenceTakenForNo];

@@ -35,6 +35,8 @@ pub fn is_within(batch: &BatchRequest, range: &Span) -> bool {
             RequestKind::ClearRange(clear) => holds(&Span::new(clear.start.clone(), clear.end.clone())),
             RequestKind::DecideTxn(decide) => range.contains(&decide.anchor),
             RequestKind::ResolveTxn(resolve) => range.contains(&resolve.key),
+            RequestKind::DetachTxn(detach) => range.contains(&detach.key),
+            RequestKind::AdoptTxn(adopt) => range.contains(&adopt.key),
             _ => true,
         })
 }
@@ -68,6 +70,7 @@ impl Model {
         let mut store = self.store.lock();
         let range = store.ranges.iter_mut().find(|range| range.id == range_id).unwrap();
         range.lease += 10;
+        range.hops.clear();
         let span = range.span.clone();
         store.locks.retain(|key, _| !span.contains(key));
     }

@@ -8,9 +8,9 @@ use crate::router::{Place, Router, SendError, Sending, Sent};
 use crate::txn::{Txn, TxnOptions};
 use bytes::Bytes;
 use kv_api::batch::{
-    BatchRequest, CheckReplicas, ClearRange, ConfigureTenant, CreateTenant, DrainNode, DropTenant, Get,
-    Increment, NodeInfo, NodesRequest, RangeConfig, RangeInfo, RangesRequest, ReplicaCheck, RequestKind,
-    SplitRange,
+    BatchRequest, CheckReplicas, ClearRange, ConfigureSpan, ConfigureTenant, CreateTenant, DrainNode,
+    DropTenant, Get, Increment, NodeInfo, NodesRequest, RangeConfig, RangeInfo, RangeLookup, RangesRequest,
+    ReplicaCheck, RequestKind, SpanConfig, SplitRange,
 };
 use kv_api::key::TENANT_PREFIX_LEN;
 use kv_api::{
@@ -221,6 +221,44 @@ impl KvClient {
         let request = ConfigureTenant { tenant_id: tenant.0, config };
         let key = tenant.prefixed(b"");
         self.resend_one(RequestKind::ConfigureTenant(request), Some(&key)).await.map(|_| ())
+    }
+
+    /// Sets how the ranges of a span of this client's tenant are kept; `None`: as for the tenant. See
+    /// [`kv_api::batch::ConfigureSpan`] for what may be set. An empty end is the end of the tenant's keys.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for what cannot be, such as a span that overlaps another, `Unauthorized` for what is not the
+    /// caller's to set, or what keeps the KV layer from answering.
+    pub async fn configure_span(&self, span: &Span, config: Option<RangeConfig>) -> KvResult<()> {
+        let Span { start, end } = self.full_span(span);
+        self.configure_span_of(self.tenant(), Span { start, end }, config).await
+    }
+
+    /// The same for a span of any tenant, with whole keys. Only the control plane may, for others than its own.
+    ///
+    /// # Errors
+    /// As for [`KvClient::configure_span`].
+    pub async fn configure_span_of(
+        &self,
+        tenant: TenantId,
+        span: Span,
+        config: Option<RangeConfig>,
+    ) -> KvResult<()> {
+        let request = ConfigureSpan { tenant_id: tenant.0, start: span.start, end: span.end, config };
+        let key = tenant.prefixed(b"");
+        self.resend_one(RequestKind::ConfigureSpan(request), Some(&key)).await.map(|_| ())
+    }
+
+    /// The spans of this client's tenant that are kept otherwise than the tenant, with whole keys.
+    ///
+    /// # Errors
+    /// What keeps the KV layer from answering.
+    pub async fn configured_spans(&self) -> KvResult<Vec<SpanConfig>> {
+        let key = self.tenant().prefixed(b"");
+        let request = RequestKind::RangeLookup(RangeLookup { key });
+        let response = self.resend_one(request, None).await?;
+        let first = response.responses.into_iter().next().and_then(|mut found| found.ranges.pop());
+        Ok(first.and_then(|range| range.config).unwrap_or_default().spans)
     }
 
     /// Splits the range that holds a key, so that the key is the first of a new range. The key is a whole one, with

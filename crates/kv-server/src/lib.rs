@@ -103,6 +103,7 @@ pub mod recover;
 pub mod resolve;
 pub mod server;
 pub mod shard;
+pub mod span_config;
 pub mod split_load;
 pub mod split_size;
 pub mod validate;

@@ -7,7 +7,7 @@ use prometheus::{
 use std::sync::OnceLock;
 
 /// Names of the request kinds, in the order of [`kind_index`].
-pub const KINDS: [&str; 22] = [
+pub const KINDS: [&str; 23] = [
     "get",
     "scan",
     "put",
@@ -29,6 +29,7 @@ pub const KINDS: [&str; 22] = [
     "decide_txn",
     "resolve_txn",
     "split_range",
+    "configure_span",
     "none",
 ];
 
@@ -56,7 +57,8 @@ pub fn kind_index(kind: Option<&RequestKind>) -> usize {
         Some(RequestKind::DecideTxn(_)) => 18,
         Some(RequestKind::ResolveTxn(_)) => 19,
         Some(RequestKind::SplitRange(_)) => 20,
-        None => 21,
+        Some(RequestKind::ConfigureSpan(_)) => 21,
+        None => 22,
     }
 }
 

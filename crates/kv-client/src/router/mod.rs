@@ -321,6 +321,7 @@ impl Router {
             RequestKind::EndTxn(_)
             | RequestKind::Refresh(_)
             | RequestKind::ConfigureTenant(_)
+            | RequestKind::ConfigureSpan(_)
             | RequestKind::CheckReplicas(_) => {
                 Some(batch.header.refresh_spans.first().map_or(&self.prefix, |span| &span.start))
             }

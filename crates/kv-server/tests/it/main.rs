@@ -7,5 +7,6 @@ mod histories;
 mod nodes;
 mod peers;
 mod protocol;
+mod spans;
 mod split;
 mod support;

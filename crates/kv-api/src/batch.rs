@@ -732,4 +732,9 @@ pub struct BatchResponse {
     /// over several ranges: everything committed here before it was sent lies at or below it.
     #[prost(message, optional, tag = "6")]
     pub clock: Option<Timestamp>,
+    /// `EndTxn` with [`Prepare`] in a range with [`RangeConfig::global_reads`]: what the node's wall clock showed, in
+    /// nanoseconds since the Unix epoch; 0 elsewhere. The commit is acknowledged when it has passed the timestamp at
+    /// which the transaction commits.
+    #[prost(uint64, tag = "60")]
+    pub wall_ns: u64,
 }

@@ -33,11 +33,17 @@ pub enum Bug {
     UndoneSettled,
     /// A part that is to be prepared above what was asked for says that it is not.
     PushConcealed,
+    /// Where every replica serves the present, commits are acknowledged before clocks have passed them.
+    CommitWaitSkipped,
+    /// There, reads are answered before clocks have passed what they have seen.
+    ReadWaitSkipped,
+    /// There, replicas read at the time of their own clock, as if others showed the same.
+    SkewIgnored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 16] = [
         Bug::ClockNotMoved,
         Bug::UncertaintyIgnored,
         Bug::PreparedUnchecked,
@@ -51,5 +57,8 @@ impl Bug {
         Bug::SplitWhilePrepared,
         Bug::UndoneSettled,
         Bug::PushConcealed,
+        Bug::CommitWaitSkipped,
+        Bug::ReadWaitSkipped,
+        Bug::SkewIgnored,
     ];
 }

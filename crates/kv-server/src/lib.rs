@@ -70,7 +70,7 @@
 //! # What is missing
 //!
 //! Ranges are not merged. A range in which transactions have intents is split only when they have ended. Locks go
-//! with keys that are split off. There are no priorities, and no spans that close timestamps in the future. What a tenant
+//! with keys that are split off. There are no priorities. What a tenant
 //! deletes leaves small ranges behind. Load is counted in batches, not in the time of the processor.
 
 pub mod admin;
@@ -88,6 +88,7 @@ pub mod evaluate;
 pub mod faults;
 pub mod follower;
 pub mod found;
+pub mod global;
 pub mod guards;
 pub mod history;
 pub mod intent_set;

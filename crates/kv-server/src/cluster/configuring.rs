@@ -124,10 +124,20 @@ impl Cluster {
             let descriptor = descriptor.ok_or_else(|| KvError::range_not_found(range))?;
             let config = changed(&descriptor)?;
             if descriptor.config != config {
+                let is_global = |config: &Bytes| span_config::kept(config, &descriptor.start).global_reads;
+                // First what was promised must lie in the past.
+                let ends = is_global(&descriptor.config) && !is_global(&config);
                 let generation = descriptor.generation + 1;
                 let changed = RangeDescriptor { generation, config, ..descriptor };
                 let change = RangeChange { descriptor: Some(changed), ..RangeChange::default() };
-                submit(node, range, lease, Effects::default(), Some(change)).await?;
+                if ends {
+                    node.pipeline.end_ahead(range).await?;
+                }
+                let done = submit(node, range, lease, Effects::default(), Some(change)).await;
+                if done.is_err() {
+                    node.pipeline.go_on_ahead(range);
+                }
+                done?;
             }
         }
         // What cannot be reported now is reported at the next look.
@@ -329,7 +339,7 @@ mod tests {
         let nothing = || (vec![], Vec::<Bytes>::new());
         assert_eq!(compared(record("", "z", &tenant)), (vec![], vec![key("c"), key("f")]), "the first one");
         assert_eq!(compared(record("", "c", &tenant)), nothing());
-        let inside = span_config::wanted(&tenant, b"c");
+        let inside = span_config::wanted(&tenant, &key("c"));
         assert_eq!(compared(record("c", "f", &inside)), nothing());
         assert_eq!(compared(record("d", "g", &inside)), (vec![], vec![key("f")]));
         assert_eq!(compared(record("f", "z", &inside)), (vec![key("f")], vec![]));

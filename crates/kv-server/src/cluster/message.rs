@@ -241,7 +241,7 @@ pub struct GetPromise {
 
 /// Who has applied the entry sees everything committed at or below the timestamp, and nothing will ever be
 /// committed there any more.
-#[derive(Clone, Copy, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct Promise {
     /// The timestamp.
     #[prost(message, required, tag = "1")]
@@ -249,6 +249,19 @@ pub struct Promise {
     /// The entry of the range's log.
     #[prost(uint64, tag = "2")]
     pub index: u64,
+    /// Whether the range is one that is read everywhere ([`crate::global`]): what clocks have not passed yet is not
+    /// shown to anybody.
+    #[prost(bool, tag = "60")]
+    pub waits: bool,
+    /// Whether the promise can be used for reads of the present for as long as it reaches.
+    #[prost(bool, tag = "61")]
+    pub present: bool,
+    /// First key after those of which it is true.
+    #[prost(bytes = "bytes", tag = "62")]
+    pub end: Bytes,
+    /// Nothing was written above this.
+    #[prost(message, required, tag = "63")]
+    pub written: Timestamp,
 }
 
 /// Why a question is not answered.

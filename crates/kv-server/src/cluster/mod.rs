@@ -437,8 +437,8 @@ impl Cluster {
         if let Kind::GetPromise(asked) = kind {
             // At once: reads wait for it.
             let Some(node) = self.node.upgrade() else { return };
-            let answer = match node.promise(asked.range_id) {
-                Ok((timestamp, index)) => Kind::Promise(message::Promise { timestamp, index }),
+            let answer = match node.promise_ahead(asked.range_id) {
+                Ok(promise) => Kind::Promise(promise),
                 Err(error) => refusal(error),
             };
             return self.send(from, asking::encode(id, answer));

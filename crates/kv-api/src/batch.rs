@@ -737,4 +737,7 @@ pub struct BatchResponse {
     /// which the transaction commits.
     #[prost(uint64, tag = "60")]
     pub wall_ns: u64,
+    /// Plain reads: the range is one with [`RangeConfig::global_reads`], and the next may go to any replica.
+    #[prost(bool, tag = "61")]
+    pub global_reads: bool,
 }

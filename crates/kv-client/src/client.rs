@@ -284,6 +284,11 @@ impl KvClient {
         Ok(response.responses.into_iter().next().map_or_else(Vec::new, |response| response.checks))
     }
 
+    /// Notes whether every replica of the range of a batch serves the present, as it said.
+    pub(crate) fn note_global(&self, range_id: u64, batch: &BatchRequest, global: bool) {
+        self.router.note_global(range_id, batch, global);
+    }
+
     /// Sends a request that may be carried out twice, outside any transaction.
     async fn resend_one(&self, request: RequestKind, key: Option<&Bytes>) -> KvResult<BatchResponse> {
         let mut batch = BatchRequest { header: Header::default(), requests: vec![request.into()] };

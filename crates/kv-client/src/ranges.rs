@@ -100,6 +100,13 @@ impl Ranges {
         range.contains(key).then_some(range)
     }
 
+    /// Notes what a range that holds a key said of itself.
+    pub fn note_global(&mut self, key: &[u8], range_id: u64, global: bool) {
+        if let Some(range) = self.find_mut(key).filter(|range| range.id == range_id) {
+            range.global = global;
+        }
+    }
+
     /// Takes in what the directory says. It replaces what it contradicts; who was seen to lead the range
     /// stays.
     pub fn learn(&mut self, info: &RangeInfo) {

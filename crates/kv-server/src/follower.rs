@@ -141,6 +141,7 @@ impl Node {
     /// If it cannot.
     pub(crate) fn promise_ahead(&self, range: RangeId) -> Result<Promise, KvError> {
         let (promised, span) = self.promise_settled(range, || self.pipeline.promise_ahead(range))?;
+        crate::metrics::metrics().promises.inc();
         let Promised { timestamp, index, waits, present, written } = promised;
         Ok(Promise { timestamp, index, waits, present, end: span.end, written })
     }
@@ -283,7 +284,15 @@ impl Node {
         }
         let cut = budget.is_spent() && (target == 0 || target > max_scan_bytes);
         let read_timestamp = Some(timestamp);
-        Ok((BatchResponse { responses, read_timestamp, clock: limit, ..BatchResponse::default() }, cut))
+        let global_reads = kept.waits;
+        let response = BatchResponse {
+            responses,
+            read_timestamp,
+            clock: limit,
+            global_reads,
+            ..BatchResponse::default()
+        };
+        Ok((response, cut))
     }
 
     /// A promise that is asked for from now on, once this replica can keep it.

@@ -86,6 +86,8 @@ pub struct Metrics {
     pub deadlocks: IntCounter,
     /// Batches answered by replicas without the lease.
     pub follower_reads: IntCounter,
+    /// Promises given to replicas without the lease.
+    pub promises: IntCounter,
     /// Comparisons that found replicas to differ.
     pub replicas_differ: IntCounter,
     /// Open connections.
@@ -172,6 +174,10 @@ impl Metrics {
             follower_reads: register(IntCounter::new(
                 "dormouse_kv_follower_reads_total",
                 "Batches answered by replicas without the lease",
+            )?),
+            promises: register(IntCounter::new(
+                "dormouse_kv_promises_total",
+                "Promises given to replicas without the lease",
             )?),
             replicas_differ: register(IntCounter::new(
                 "dormouse_kv_replicas_differ_total",

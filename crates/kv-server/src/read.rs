@@ -146,7 +146,10 @@ impl Node {
         }
         let cut = budget.is_spent() && (header.target_bytes == 0 || header.target_bytes > max_scan_bytes);
         let read_timestamp = Some(timestamp);
-        Ok((BatchResponse { responses, read_timestamp, clock, ..BatchResponse::default() }, cut))
+        let global_reads = self.pipeline.is_ahead(asker.range);
+        let response =
+            BatchResponse { responses, read_timestamp, clock, global_reads, ..BatchResponse::default() };
+        Ok((response, cut))
     }
 
     /// Fails if the keys of a batch are no longer those of its range. Where they still are after a timestamp was

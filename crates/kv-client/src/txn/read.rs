@@ -175,8 +175,16 @@ impl Txn {
                 }
                 Err(error) => return Err(aborted_if_lost(error).into()),
             };
+            if global != response.global_reads && !validates {
+                self.client.note_global(range_id, &batch, response.global_reads);
+            }
             let mut state = self.state.lock();
             state.check_open()?;
+            if let Some(part) = state.parts.get_mut(range_id)
+                && !validates
+            {
+                part.at.global = response.global_reads;
+            }
             if seen.admit(&mut state, &response) {
                 return Ok(finish(&mut state, response));
             }

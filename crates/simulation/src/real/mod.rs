@@ -12,7 +12,7 @@
 //! A seed draws a [`plan::Plan`]. A cluster is founded, other nodes join it, and tenants are created. Clients
 //! run random transactions over several ranges ([`workload`]) while things go wrong ([`faults`]): nodes and clients crash, the
 //! network is cut, late, lossy and repeats itself, disks are slow or fail in the middle of a turn, clocks err,
-//! leases move, ranges are split. Then all is well again ([`finish`]).
+//! leases move, ranges are split, spans begin and cease to be read everywhere. Then all is well again ([`finish`]).
 //!
 //! # What is checked
 //!
@@ -64,13 +64,17 @@ pub struct Options {
     pub bug: Option<Bug>,
     /// Whether every tenant keeps the one range it has at first, so that no transaction is over several.
     pub whole_ranges: bool,
+    /// Whether keys are read everywhere in every run.
+    pub global: bool,
+    /// Whether wall clocks are further apart than nodes expect: reads where replicas serve the present may be stale then.
+    pub wrong_clocks: bool,
     /// What becomes of the trace.
     pub tracing: Tracing,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { bug: None, whole_ranges: false, tracing: Tracing::Off }
+        Options { bug: None, whole_ranges: false, global: false, wrong_clocks: false, tracing: Tracing::Off }
     }
 }
 

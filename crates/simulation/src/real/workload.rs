@@ -4,7 +4,7 @@
 //! written once, so that whoever reads one knows who wrote it ([`histories`]).
 
 use super::desk::Desk;
-use super::plan::Menu;
+use super::plan::{Global, Menu};
 use super::world::World;
 use crate::clock::{MILLI, Micros, SECOND};
 use bytes::Bytes;
@@ -77,6 +77,16 @@ fn register_key(key: u64) -> Bytes {
     Bytes::from(format!("register/{key:03}"))
 }
 
+/// Keys that are read everywhere.
+pub fn global_span(global: Global, tenant: TenantId) -> Span {
+    let named = |start: &[u8], end: &[u8]| Span::new(tenant.prefixed(start), tenant.prefixed(end));
+    match global {
+        Global::Lists => named(b"list/", b"list0"),
+        Global::Registers => named(b"register/", b"register0"),
+        Global::All => tenant.span(),
+    }
+}
+
 /// Where the keys of a tenant can be parted: before every list but the first, and before every register.
 pub fn borders(world: &World, tenant: TenantId) -> Vec<Bytes> {
     let keys = world.plan.keys;
@@ -121,6 +131,18 @@ fn script(rng: &mut SmallRng, keys: u64, most: usize, locking: bool, depth: u32)
                 }
                 _ => Step::Append(key, lock),
             }
+        })
+        .collect()
+}
+
+/// What a transaction does that only reads.
+fn reading(rng: &mut SmallRng, keys: u64, most: usize) -> Vec<Step> {
+    (0..rng.random_range(1..=most))
+        .map(|_| match rng.random_range(0..10) {
+            0..5 => Step::ReadList(rng.random_range(0..keys), LockStrength::None),
+            5..8 => Step::ReadRegister(rng.random_range(0..keys), LockStrength::None),
+            8 => Step::Pause(rng.random_range(MILLI..100 * MILLI)),
+            _ => Step::Scan,
         })
         .collect()
 }
@@ -221,11 +243,11 @@ async fn run_txn(
     world: &World,
     client: &KvClient,
     objects: Objects,
-    isolation: Isolation,
+    options: TxnOptions,
     steps: &[Step],
     progress: &Mutex<Progress>,
 ) -> KvResult<()> {
-    let txn = client.begin(TxnOptions { isolation, lock_timeout_ms: 5000, ..TxnOptions::default() });
+    let txn = client.begin(TxnOptions { lock_timeout_ms: 5000, ..options });
     let runner = Runner { world, txn: &txn, objects, progress };
     for step in steps {
         runner.step(step).await?;
@@ -271,14 +293,20 @@ async fn run_one(
     let read_committed = rng.random_range(0..1000) < plan.read_committed_per_mille;
     let isolation = if read_committed { Isolation::ReadCommitted } else { Isolation::Serializable };
     // Under READ COMMITTED it is locks that keep appends from being lost.
-    let steps = script(rng, objects.keys, plan.steps, read_committed, 0);
+    let reads = plan.readers_per_mille > 0 && rng.random_range(0..1000) < plan.readers_per_mille;
+    let steps = match reads {
+        true => reading(rng, objects.keys, plan.steps.min(3)),
+        false => script(rng, objects.keys, plan.steps, read_committed, 0),
+    };
+    let follower_reads = reads && rng.random_bool(0.5);
+    let options = TxnOptions { isolation, read_only: reads, follower_reads, ..TxnOptions::default() };
     let crashes = plan.menu.contains(&Menu::ClientCrashes) && rng.random_bool(0.03);
     let breaks = plan.menu.contains(&Menu::BrokenConnections) && rng.random_bool(0.03);
     let disturbed_after = rng.random_range(0..400 * MILLI);
     let progress = Mutex::new(Progress::default());
     let invoked = world.now() * 1000;
     let mut crashed = false;
-    let running = run_txn(world, client, objects, isolation, &steps, &progress);
+    let running = run_txn(world, client, objects, options, &steps, &progress);
     let running = tokio::time::timeout(PATIENCE, running);
     let ended = if crashes || breaks {
         let mut running = std::pin::pin!(running);
@@ -358,7 +386,7 @@ pub async fn read_everything(
     loop {
         let invoked = world.now() * 1000;
         let progress = Mutex::new(Progress::default());
-        let running = run_txn(world, &client, objects, Isolation::Serializable, &steps, &progress);
+        let running = run_txn(world, &client, objects, TxnOptions::default(), &steps, &progress);
         let ended = tokio::time::timeout(PATIENCE, running).await;
         let Progress { ops, commits, .. } = progress.into_inner();
         let outcome = match &ended {

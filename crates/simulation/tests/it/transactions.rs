@@ -24,6 +24,25 @@ fn transactions_over_several_ranges_are_serializable() {
 }
 
 #[test]
+fn what_every_replica_serves_is_up_to_date() {
+    assert_sound(1..=40, Options { global: true, ..Options::default() });
+}
+
+#[test]
+fn with_clocks_further_apart_than_expected_transactions_are_serializable() {
+    assert_sound(1..=20, Options { global: true, wrong_clocks: true, ..Options::default() });
+}
+
+#[test]
+fn bugs_in_what_every_replica_serves_are_found() {
+    for bug in [Bug::CommitWaitSkipped, Bug::ReadWaitSkipped, Bug::SkewIgnored] {
+        let options = Options { bug: Some(bug), global: true, ..Options::default() };
+        let found = (1..=200).find(|seed| run(*seed, options).violation.is_some());
+        assert!(found.is_some(), "{bug:?} is not found");
+    }
+}
+
+#[test]
 #[ignore = "where other tests run beside it, some order still depends on hashing: it fails now and then"]
 fn a_seed_gives_the_same_run_twice() {
     let options = Options { whole_ranges: true, tracing: Tracing::Kept, ..Options::default() };

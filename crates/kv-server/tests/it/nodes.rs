@@ -86,7 +86,7 @@ impl Nodes {
     }
 
     /// A client of each node that runs, by the nodes' numbers.
-    fn clients(&self, caller: Caller) -> Vec<(u64, Client)> {
+    pub fn clients(&self, caller: Caller) -> Vec<(u64, Client)> {
         let running = self.running.lock();
         let client = |running: &Running| {
             let node = running.node().clone();

@@ -3,7 +3,7 @@
 use crate::nodes::Nodes;
 use crate::support::*;
 use kv_api::batch::*;
-use kv_api::{BatchResponse, KvError, KvErrorKind};
+use kv_api::{BatchResponse, Header, KvError, KvErrorKind};
 use kv_server::Limits;
 use kv_server::authorize::Caller;
 
@@ -98,5 +98,68 @@ async fn the_ranges_of_one_span_live_where_it_says_and_the_others_everywhere() {
     }
     configure(&nodes, Caller::Tenant(TENANT), ("g", "m"), None).await.expect("removed");
     nodes.wait_for(|ranges| places(ranges) == [vec![1, 2, 3], vec![1, 2, 3], vec![1, 2, 3]]).await;
+    nodes.end_all().await;
+}
+
+/// Reads a key at a node, whoever holds the lease.
+async fn read_at(client: &Client, range_id: u64, name: &str) -> Result<BatchResponse, KvError> {
+    let header = Header { range_id, any_replica: true, ..Header::default() };
+    client.ask_once(batch(header, vec![get(name)])).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_replica_of_a_global_range_serves_the_present_without_asking() {
+    let nodes = Nodes::start(3, Limits::default()).await;
+    nodes.control(RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 })).await;
+    nodes.put("k", "0").await.expect("put");
+    let global = Some(RangeConfig { global_reads: true, ..RangeConfig::default() });
+    configure(&nodes, Caller::Tenant(TENANT), ("g", "m"), global).await.expect("configured");
+    let is_global = |range: &&RangeInfo| range.config.as_ref().is_some_and(|config| config.global_reads);
+    let found = |ranges: &[RangeInfo]| {
+        ranges.iter().find(is_global).map(|range| (range.range_id, range.replicas.len(), range.leaseholder))
+    };
+    nodes.wait_for(|ranges| found(ranges).is_some_and(|(_, replicas, _)| replicas == 3)).await;
+    let clients = nodes.clients(Caller::Tenant(TENANT));
+    for number in 1..=3 {
+        let value = number.to_string();
+        let begun = std::time::Instant::now();
+        nodes.put("k", &value).await.expect("put");
+        println!("a write took {} ms", begun.elapsed().as_millis());
+        // What is acknowledged is seen everywhere. It is asked until somebody is there to say so.
+        for (_, client) in &clients {
+            let answer = loop {
+                let (range_id, ..) = found(&nodes.ranges().await).expect("the range");
+                match read_at(client, range_id, "k").await {
+                    Ok(answer) => break answer,
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            };
+            assert_eq!(value_of(&answer), Some(value.clone()));
+        }
+        // A little later followers answer by themselves: a hundred reads cost the leaseholder a few questions.
+        loop {
+            let (range_id, _, leaseholder) = found(&nodes.ranges().await).expect("the range");
+            let asked = kv_server::metrics::metrics().promises.get();
+            let mut served = 0;
+            for _ in 0..50 {
+                for (_, client) in clients.iter().filter(|(id, _)| *id != leaseholder) {
+                    let Ok(answer) = read_at(client, range_id, "k").await else { continue };
+                    assert_eq!(value_of(&answer), Some(value.clone()));
+                    served += u64::from(answer.global_reads);
+                }
+            }
+            let asked = kv_server::metrics::metrics().promises.get() - asked;
+            if served == 100 && asked <= 10 {
+                println!("{served} reads cost {asked} questions");
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+    // No longer: nothing is waited out, and all is read as before.
+    configure(&nodes, Caller::Tenant(TENANT), ("g", "m"), None).await.expect("removed");
+    nodes.wait_for(|ranges| found(ranges).is_none()).await;
+    nodes.put("k", "4").await.expect("put");
+    assert_eq!(nodes.get("k").await.as_deref(), Some("4"));
     nodes.end_all().await;
 }

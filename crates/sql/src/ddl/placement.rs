@@ -75,7 +75,7 @@ fn value(c: &mut Cursor) -> SqlResult<String> {
 }
 
 fn invalid(message: String) -> SqlError {
-    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+    SqlError::new(SqlState::INVALID_PARAMETER, message)
 }
 
 /// `key=value` pairs, separated by commas.
@@ -110,7 +110,7 @@ impl PlacementChange {
             }
             other => {
                 let message = format!("unrecognized parameter \"dormouse.{other}\"");
-                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER, message)
                     .with_hint("There are constraints, lease_preferences and global."));
             }
         }

@@ -117,6 +117,7 @@ impl Placement {
             constraints: self.constraints.clone(),
             lease_preferences: self.lease_preferences.clone(),
             gc_ttl_s: self.gc_ttl_s.unwrap_or(0),
+            ..RangeConfig::default()
         }
     }
 }

@@ -452,7 +452,7 @@ pub struct RangesRequest {
     pub limit: u64,
 }
 
-/// How the ranges of a tenant are kept.
+/// How the ranges of a tenant are kept, or those of one of its spans ([`SpanConfig`]).
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RangeConfig {
     /// Replicas to have; 0 is the default of three.
@@ -467,6 +467,32 @@ pub struct RangeConfig {
     /// How long replaced versions are kept, in seconds; 0 is the default of the node.
     #[prost(uint64, tag = "4")]
     pub gc_ttl_s: u64,
+    /// Whether every replica serves reads of the present without asking anybody, for which commits wait until
+    /// clocks have passed them: for what is read everywhere and seldom written. Only for spans.
+    #[prost(bool, tag = "60")]
+    pub global_reads: bool,
+    /// The spans of the tenant that are kept otherwise, in the order of their keys; they do not overlap. Only the
+    /// tenant's first range has them.
+    #[prost(message, repeated, tag = "61")]
+    pub spans: Vec<SpanConfig>,
+    /// First key of the span to which the range belongs; empty if it belongs to none. Ranges are neither made
+    /// nor left to lie across the borders of spans.
+    #[prost(bytes = "bytes", tag = "62")]
+    pub span_start: Bytes,
+}
+
+/// How the ranges of one span of a tenant's keys are kept. What is zero or empty is as for the tenant.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SpanConfig {
+    /// First key.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub start: Bytes,
+    /// First key after the span.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub end: Bytes,
+    /// How; without spans of its own.
+    #[prost(message, required, tag = "3")]
+    pub config: RangeConfig,
 }
 
 /// Sets how the ranges of a tenant are kept. Stands alone in its batch, which names the tenant's range. For
@@ -481,6 +507,28 @@ pub struct ConfigureTenant {
     pub config: RangeConfig,
 }
 
+/// Sets how the ranges of a span of a tenant's keys are kept, which is one that was set before or overlaps none of
+/// those; at most [`MAX_SPANS`] can be set. Stands alone in its batch, which names the tenant's first range. A tenant
+/// sets constraints, lease preferences and global reads for spans of its own, the control plane everything for all.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ConfigureSpan {
+    /// The tenant.
+    #[prost(uint64, tag = "1")]
+    pub tenant_id: u64,
+    /// First key.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub start: Bytes,
+    /// First key after the span.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub end: Bytes,
+    /// How; absent: as for the tenant, and the span is none any more. No error if it was none.
+    #[prost(message, optional, tag = "4")]
+    pub config: Option<RangeConfig>,
+}
+
+/// Most spans of a tenant that are kept otherwise than the tenant.
+pub const MAX_SPANS: usize = 256;
+
 /// Compares the replicas of the batch's range. Stands alone in its batch. For the control plane alone.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CheckReplicas {}
@@ -491,7 +539,7 @@ pub struct Request {
     /// Which.
     #[prost(
         oneof = "RequestKind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 40, 41, 50"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 40, 41, 50, 60"
     )]
     pub kind: Option<RequestKind>,
 }
@@ -571,6 +619,9 @@ pub enum RequestKind {
     /// See [`AdoptTxn`].
     #[prost(message, tag = "41")]
     AdoptTxn(AdoptTxn),
+    /// See [`ConfigureSpan`].
+    #[prost(message, tag = "60")]
+    ConfigureSpan(ConfigureSpan),
 }
 
 impl RequestKind {
@@ -586,6 +637,7 @@ impl RequestKind {
                 | RequestKind::DropTenant(_)
                 | RequestKind::Ranges(_)
                 | RequestKind::ConfigureTenant(_)
+                | RequestKind::ConfigureSpan(_)
                 | RequestKind::CheckReplicas(_)
                 | RequestKind::SplitRange(_)
         )
@@ -770,4 +822,12 @@ pub struct BatchResponse {
     /// over several ranges: everything committed here before it was sent lies at or below it.
     #[prost(message, optional, tag = "6")]
     pub clock: Option<Timestamp>,
+    /// `EndTxn` with [`Prepare`] in a range with [`RangeConfig::global_reads`]: what the node's wall clock showed, in
+    /// nanoseconds since the Unix epoch; 0 elsewhere. The commit is acknowledged when it has passed the timestamp at
+    /// which the transaction commits.
+    #[prost(uint64, tag = "60")]
+    pub wall_ns: u64,
+    /// Plain reads: the range is one with [`RangeConfig::global_reads`], and the next may go to any replica.
+    #[prost(bool, tag = "61")]
+    pub global_reads: bool,
 }

@@ -104,6 +104,17 @@
 //! [`error::KvErrorKind::NotLeaseholder`], one without a replica [`error::KvErrorKind::RangeNotFound`]; nothing was
 //! carried out then. [`batch::RangeLookup`] says which range holds a key and where it is.
 //!
+//! # Global reads
+//!
+//! In a range with [`batch::RangeConfig::global_reads`] every replica serves reads of the present, and tells so
+//! ([`batch::BatchResponse::global_reads`]): plain reads of transactions that have neither locks nor intents there may
+//! go to any ([`batch::Header::any_replica`]), with their uncertainty limit. There, what is uncertain is not bounded by
+//! the clock of the range, which is ahead of the present, but by the replica's wall clock and how far others may be ahead
+//! of it. Commits lie above what was promised, and are acknowledged when wall clocks have passed them: one range's by
+//! its leaseholder, those over several by the coordinator, which is told what the wall clock of such a range shows when
+//! it is prepared ([`batch::BatchResponse::wall_ns`]). Locks and intents go before that; who reads what has not
+//! been passed is answered when it has. The rules and why they are right: `kv-server`, module `global`.
+//!
 //! # Versions
 //!
 //! [`wire::PROTOCOL_VERSION`] is exchanged in the first frame of a connection; a mismatch closes it

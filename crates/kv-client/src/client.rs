@@ -9,9 +9,9 @@ use crate::router::{Place, Router, SendError, Sending, Sent};
 use crate::txn::{Txn, TxnOptions};
 use bytes::Bytes;
 use kv_api::batch::{
-    BatchRequest, CheckReplicas, ClearRange, ConfigureTenant, CreateTenant, DrainNode, DropTenant, Get,
-    Increment, NodeInfo, NodesRequest, RangeConfig, RangeInfo, RangesRequest, ReplicaCheck, RequestKind,
-    SplitRange,
+    BatchRequest, CheckReplicas, ClearRange, ConfigureSpan, ConfigureTenant, CreateTenant, DrainNode,
+    DropTenant, Get, Increment, NodeInfo, NodesRequest, RangeConfig, RangeInfo, RangeLookup, RangesRequest,
+    ReplicaCheck, RequestKind, SpanConfig, SplitRange,
 };
 use kv_api::contention::{Contention, ListContention, MAX_LISTED};
 use kv_api::key::TENANT_PREFIX_LEN;
@@ -259,6 +259,44 @@ impl KvClient {
         self.resend_one(RequestKind::ConfigureTenant(request), Some(&key)).await.map(|_| ())
     }
 
+    /// Sets how the ranges of a span of this client's tenant are kept; `None`: as for the tenant. See
+    /// [`kv_api::batch::ConfigureSpan`] for what may be set. An empty end is the end of the tenant's keys.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for what cannot be, such as a span that overlaps another, `Unauthorized` for what is not the
+    /// caller's to set, or what keeps the KV layer from answering.
+    pub async fn configure_span(&self, span: &Span, config: Option<RangeConfig>) -> KvResult<()> {
+        let Span { start, end } = self.full_span(span);
+        self.configure_span_of(self.tenant(), Span { start, end }, config).await
+    }
+
+    /// The same for a span of any tenant, with whole keys. Only the control plane may, for others than its own.
+    ///
+    /// # Errors
+    /// As for [`KvClient::configure_span`].
+    pub async fn configure_span_of(
+        &self,
+        tenant: TenantId,
+        span: Span,
+        config: Option<RangeConfig>,
+    ) -> KvResult<()> {
+        let request = ConfigureSpan { tenant_id: tenant.0, start: span.start, end: span.end, config };
+        let key = tenant.prefixed(b"");
+        self.resend_one(RequestKind::ConfigureSpan(request), Some(&key)).await.map(|_| ())
+    }
+
+    /// The spans of this client's tenant that are kept otherwise than the tenant, with whole keys.
+    ///
+    /// # Errors
+    /// What keeps the KV layer from answering.
+    pub async fn configured_spans(&self) -> KvResult<Vec<SpanConfig>> {
+        let key = self.tenant().prefixed(b"");
+        let request = RequestKind::RangeLookup(RangeLookup { key });
+        let response = self.resend_one(request, None).await?;
+        let first = response.responses.into_iter().next().and_then(|mut found| found.ranges.pop());
+        Ok(first.and_then(|range| range.config).unwrap_or_default().spans)
+    }
+
     /// Splits the range that holds a key, so that the key is the first of a new range. The key is a whole one, with
     /// its prefix. Only the control plane may.
     ///
@@ -280,6 +318,11 @@ impl KvClient {
         let request = RequestKind::CheckReplicas(CheckReplicas {});
         let response = self.resend_one(request, Some(&range.start)).await?;
         Ok(response.responses.into_iter().next().map_or_else(Vec::new, |response| response.checks))
+    }
+
+    /// Notes whether every replica of the range of a batch serves the present, as it said.
+    pub(crate) fn note_global(&self, range_id: u64, batch: &BatchRequest, global: bool) {
+        self.router.note_global(range_id, batch, global);
     }
 
     /// Sends a request that may be carried out twice, outside any transaction.

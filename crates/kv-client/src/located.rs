@@ -12,6 +12,8 @@ pub struct Located {
     pub start: Bytes,
     /// First key after it; empty if it is the last.
     pub end: Bytes,
+    /// Whether every replica serves reads of the present, as was known then.
+    pub global: bool,
 }
 
 impl Located {
@@ -76,7 +78,7 @@ mod tests {
     }
 
     fn range(start: &str, end: &str) -> Located {
-        Located { range_id: 1, start: bytes(start), end: bytes(end) }
+        Located { range_id: 1, start: bytes(start), end: bytes(end), global: false }
     }
 
     fn span(start: &str, end: &str) -> Span {

@@ -29,6 +29,8 @@ pub struct Range {
     replicas: SmallVec<[Arc<str>; 3]>,
     /// The node that served it last, or was named since.
     leaseholder: Option<Arc<str>>,
+    /// Whether every replica serves reads of the present.
+    global: bool,
     /// Another one whenever the directory was asked.
     pub version: u64,
     /// Whether nobody has served it since the directory was asked.
@@ -84,13 +86,25 @@ impl Ranges {
 
     fn located(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Option<Located> {
         let (start, range) = self.by_start.range::<[u8], _>(bounds).next_back()?;
-        Some(Located { range_id: range.id, start: start.clone(), end: range.end.clone() })
+        Some(Located {
+            range_id: range.id,
+            start: start.clone(),
+            end: range.end.clone(),
+            global: range.global,
+        })
     }
 
     fn find_mut(&mut self, key: &[u8]) -> Option<&mut Range> {
         let up_to_key = (Bound::Unbounded, Bound::Included(key));
         let (_, range) = self.by_start.range_mut::<[u8], _>(up_to_key).next_back()?;
         range.contains(key).then_some(range)
+    }
+
+    /// Notes what a range that holds a key said of itself.
+    pub fn note_global(&mut self, key: &[u8], range_id: u64, global: bool) {
+        if let Some(range) = self.find_mut(key).filter(|range| range.id == range_id) {
+            range.global = global;
+        }
     }
 
     /// Takes in what the directory says. It replaces what it contradicts; who was seen to lead the range
@@ -113,6 +127,7 @@ impl Ranges {
             end: info.end.clone(),
             replicas: addresses.filter(|text| is_address(text)).take(MAX_REPLICAS).map(Arc::from).collect(),
             leaseholder: seen.or_else(|| address_of(info.leaseholder)),
+            global: info.config.as_ref().is_some_and(|config| config.global_reads),
             version: self.last_version,
             untried: true,
         };
@@ -243,7 +258,9 @@ mod tests {
         let mut ranges = Ranges::default();
         ranges.learn(&info(5, "c", "f", "a", 0));
         ranges.learn(&info(6, "f", "k", "a", 0));
-        let located = |start, end, range_id| Some(Located { range_id, start: key(start), end: key(end) });
+        let located = |start, end, range_id| {
+            Some(Located { range_id, start: key(start), end: key(end), global: false })
+        };
         assert_eq!(ranges.locate(b"f"), located("f", "k", 6));
         assert_eq!(ranges.locate_before(b"f"), located("c", "f", 5));
         assert_eq!(ranges.locate_before(b"fa"), located("f", "k", 6));

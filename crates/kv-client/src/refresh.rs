@@ -228,6 +228,7 @@ mod tests {
             range_id: 1,
             start: Bytes::from_static(start.as_bytes()),
             end: Bytes::from_static(end.as_bytes()),
+            global: false,
         };
         assert_eq!(
             spans.within(&range("a", "m")),

@@ -459,7 +459,7 @@ mod tests {
     fn writes_are_given_range_by_range() {
         let mut buffer = WriteBuffer::default();
         (1..9).for_each(|number| buffer.push(key(number), number.into(), Write::Put(value(number))));
-        let range = |from, to| Located { range_id: 1, start: key(from), end: key(to) };
+        let range = |from, to| Located { range_id: 1, start: key(from), end: key(to), global: false };
         assert_eq!(buffer.outcome(&range(3, 6)), buffer.outcome(&everything())[2..5]);
         assert_eq!(buffer.chunk(&range(3, 6), 100, 100_000), buffer.outcome(&everything())[2..5]);
         assert!(buffer.outcome(&range(6, 6)).is_empty() && buffer.outcome(&range(6, 3)).is_empty());

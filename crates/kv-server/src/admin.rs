@@ -59,6 +59,11 @@ pub(crate) async fn answer(node: Arc<Node>, batch: BatchRequest) -> BatchResult 
             let tenant = TenantId(configure.tenant_id);
             cluster.configure(&node, batch.header.range_id, tenant, configure.config).await?;
         }
+        Some(RequestKind::ConfigureSpan(configure)) => {
+            let (cluster, node, range) = (Arc::clone(cluster), Arc::clone(&node), batch.header.range_id);
+            let configuring = async move { cluster.configure_span(&node, range, configure).await };
+            tokio::spawn(configuring).await.map_err(ended)??;
+        }
         Some(RequestKind::SplitRange(split)) => {
             let (cluster, node, range) = (Arc::clone(cluster), Arc::clone(&node), batch.header.range_id);
             let splitting = async move { cluster.split(&node, range, split.key).await };

@@ -3,12 +3,13 @@
 //! It runs on every batch before anything else looks at it, and nothing turns it off.
 //!
 //! * A tenant's SQL node may touch keys and spans that lie wholly within `/tenant/<id>/`, refresh spans
-//!   included, and look up the ranges of its own keys, and nothing else.
+//!   included, look up the ranges of its own keys, say where the ranges of its own spans are to be and whether all
+//!   replicas serve them, and nothing else.
 //! * The control plane may touch the system tenant's span, may look up any range, make, configure and drop
 //!   other tenants, compare replicas, and list ranges and nodes and drain nodes.
 //! * Everyone else is refused at connect, by [`Caller::from_identity`].
 
-use kv_api::batch::RequestKind;
+use kv_api::batch::{ConfigureSpan, RangeConfig, RequestKind};
 use kv_api::{BatchRequest, KvError, KvErrorKind, Span, TenantId};
 use process::identity::Identity;
 
@@ -86,6 +87,7 @@ fn authorize_request(caller: Caller, kind: &RequestKind) -> Result<(), KvError> 
         RequestKind::DropTenant(request) => return administers(caller, Some(request.tenant_id)),
         RequestKind::CreateTenant(request) => return administers(caller, Some(request.tenant_id)),
         RequestKind::ConfigureTenant(request) => return administers(caller, Some(request.tenant_id)),
+        RequestKind::ConfigureSpan(request) => return configures(caller, request),
         RequestKind::Nodes(_)
         | RequestKind::DrainNode(_)
         | RequestKind::Ranges(_)
@@ -103,6 +105,27 @@ fn administers(caller: Caller, tenant: Option<u64>) -> Result<(), KvError> {
     }
     let message = "only the control plane works on the cluster, and only on users' tenants";
     Err(KvError::new(KvErrorKind::Unauthorized, message))
+}
+
+/// Whether the caller may set how a span is kept: the control plane for any user's tenant, and a tenant for its own
+/// keys what costs nobody but itself.
+fn configures(caller: Caller, request: &ConfigureSpan) -> Result<(), KvError> {
+    let tenant = TenantId(request.tenant_id);
+    if !owns_range(tenant, &request.start, &request.end) {
+        return Err(outside(tenant));
+    }
+    if caller == Caller::Control {
+        return administers(caller, Some(request.tenant_id));
+    }
+    let modest = |config: &RangeConfig| config.replicas == 0 && config.gc_ttl_s == 0;
+    match caller {
+        Caller::Tenant(own) if own != tenant || tenant < TenantId::FIRST_USER => Err(outside(own)),
+        _ if request.config.as_ref().is_none_or(modest) => Ok(()),
+        _ => {
+            let message = "only the control plane sets the number of replicas and how long versions are kept";
+            Err(KvError::new(KvErrorKind::Unauthorized, message))
+        }
+    }
 }
 
 fn owns_key(tenant: TenantId, key: &[u8]) -> bool {

@@ -48,7 +48,7 @@ pub struct RangeRecord {
     /// The entry of the range's log as of which this was reported: a report with a smaller one is older.
     #[prost(uint64, tag = "8")]
     pub index: u64,
-    /// How it is kept: an encoded [`RangeConfig`].
+    /// How it is kept: see [`crate::span_config`].
     #[prost(bytes = "bytes", tag = "9")]
     pub config: Bytes,
     /// That of its descriptor.
@@ -98,21 +98,23 @@ impl RangeRecord {
     pub fn info(self, address: impl Fn(NodeId) -> Option<String>) -> RangeInfo {
         let replica =
             |node_id: NodeId| ReplicaInfo { node_id, address: address(node_id).unwrap_or_default() };
+        let start = self.start;
         RangeInfo {
             range_id: self.range_id,
-            start: self.start,
+            start: start.clone(),
             end: self.end,
             generation: self.generation,
             replicas: self.voters.into_iter().chain(self.learners).map(replica).collect(),
             leaseholder: self.leaseholder,
-            config: Some(decode_config(&self.config)),
+            config: Some(shown_config(&self.config, &start)),
         }
     }
 }
 
-/// How a range is kept, from its descriptor or record. What cannot be read is the default.
-pub fn decode_config(config: &[u8]) -> RangeConfig {
-    RangeConfig::decode(config).unwrap_or_default()
+/// As clients see how a range is kept: with the spans of the tenant, if it is the first one.
+fn shown_config(config: &[u8], start: &[u8]) -> RangeConfig {
+    let spans = crate::span_config::decode(config).spans;
+    RangeConfig { spans, ..crate::span_config::kept(config, start) }
 }
 
 /// The descriptor of a tenant's range.

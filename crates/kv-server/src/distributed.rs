@@ -273,7 +273,7 @@ impl Node {
         let from = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
         let to = match to {
             Some(to) => to,
-            None => self.pipeline.read_timestamp(asker.range)?,
+            None => self.pipeline.present(asker.range)?,
         };
         let tracked = self.tracked_spans(asker, header);
         let own = part.map(|part| part.txn.id);

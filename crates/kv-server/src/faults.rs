@@ -39,11 +39,17 @@ pub enum Bug {
     ClaimTakenTwice,
     /// Under which hop number a transaction is known is not looked at.
     HopIgnored,
+    /// Where every replica serves the present, commits are acknowledged before clocks have passed them.
+    CommitWaitSkipped,
+    /// There, reads are answered before clocks have passed what they have seen.
+    ReadWaitSkipped,
+    /// There, replicas read at the time of their own clock, as if others showed the same.
+    SkewIgnored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 16] = [
+    pub const ALL: [Bug; 19] = [
         Bug::ClockNotMoved,
         Bug::UncertaintyIgnored,
         Bug::PreparedUnchecked,
@@ -60,5 +66,8 @@ impl Bug {
         Bug::LostLocksIgnored,
         Bug::ClaimTakenTwice,
         Bug::HopIgnored,
+        Bug::CommitWaitSkipped,
+        Bug::ReadWaitSkipped,
+        Bug::SkewIgnored,
     ];
 }

@@ -15,23 +15,28 @@
 //! A read at a timestamp is answered with the last promise, if that reaches so far, or else with a new one; where that
 //! does not reach so far either, the leaseholder answers.
 //!
+//! In a range that is read everywhere ([`crate::global`]) promises lie in the future and can be used for the present.
+//! They are asked for in the background for as long as the range is read here.
+//!
 //! The engine is read through a snapshot, and what the snapshot shows of the replica's state says whether it
 //! was there, complete, and had applied the entry.
 
+use crate::bounds;
 use crate::cluster::message::{GetPromise, Kind, Promise};
+use crate::global::{IDLE, REFRESH, spans_read};
 use crate::node::{Asker, BatchResult, INLINE_SCAN_BYTES, Node};
-use crate::pipeline::Standing;
+use crate::pipeline::{Promised, Standing};
 use crate::read::{Budget, get_value, scan_page};
 use hashbrown::HashMap;
 use kv_api::batch::RequestKind;
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, Span, TenantId, Timestamp};
 use parking_lot::Mutex;
 use replication::state::is_whole;
-use replication::{RangeId, ReplicationError};
+use replication::{Millis, RangeId, ReplicationError};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::intent::IntentView;
-use storage::mvcc::View;
+use storage::mvcc::{self, View};
 use storage::{Reader, txn_record};
 use tokio::sync::{Notify, oneshot};
 
@@ -40,6 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Reads served by one promise from which on the next waits for as many, and how long at most.
 const MANY: usize = 8;
 const GATHER: Duration = Duration::from_millis(1);
+/// [`IDLE`] in milliseconds.
+const IDLE_MS: Millis = IDLE.as_millis() as Millis;
 /// Most ranges of which the last promise is remembered.
 const MAX_REMEMBERED: usize = 4096;
 
@@ -48,6 +55,12 @@ const MAX_REMEMBERED: usize = 4096;
 struct Kept {
     timestamp: Timestamp,
     index: u64,
+    /// The keys of which it is true.
+    span: Span,
+    /// See [`Promise`].
+    waits: bool,
+    present: bool,
+    written: Timestamp,
     /// The intents of transactions that were committed by then.
     intents: Arc<IntentView>,
 }
@@ -61,6 +74,10 @@ pub struct Promises {
 #[derive(Default)]
 struct Waiting {
     last: Option<Kept>,
+    /// The last one that can be used for reads of the present.
+    present: Option<Kept>,
+    /// When the present was last read here, if that is kept up with.
+    read_at: Option<Millis>,
     /// Whether a task asks for this range.
     asking: bool,
     next: Vec<oneshot::Sender<Result<Kept, KvError>>>,
@@ -73,7 +90,29 @@ impl Promises {
     /// The last promise that reaches a timestamp.
     fn reaching(&self, range: RangeId, timestamp: Timestamp) -> Option<Kept> {
         let ranges = self.ranges.lock();
-        ranges.get(&range)?.last.clone().filter(|kept| kept.timestamp >= timestamp)
+        let waiting = ranges.get(&range)?;
+        let reaches = |kept: &&Kept| kept.timestamp >= timestamp;
+        waiting.last.as_ref().filter(reaches).or(waiting.present.as_ref().filter(reaches)).cloned()
+    }
+
+    /// The last promise that can be used for reads of the present, if it reaches a timestamp. Takes note that it was
+    /// asked for.
+    fn for_present(&self, range: RangeId, timestamp: Timestamp, now: Millis) -> Option<Kept> {
+        let mut ranges = self.ranges.lock();
+        let waiting = ranges.get_mut(&range)?;
+        if waiting.read_at.is_some() {
+            waiting.read_at = Some(now);
+        }
+        waiting.present.clone().filter(|kept| kept.timestamp >= timestamp)
+    }
+}
+
+impl Waiting {
+    fn keep(&mut self, kept: &Kept) {
+        if kept.present && self.present.as_ref().is_none_or(|known| known.timestamp <= kept.timestamp) {
+            self.present = Some(kept.clone());
+        }
+        self.last = Some(kept.clone());
     }
 }
 
@@ -93,6 +132,25 @@ impl Node {
     /// # Errors
     /// If it cannot.
     pub(crate) fn promise(&self, range: RangeId) -> Result<(Timestamp, u64), KvError> {
+        self.promise_settled(range, || self.pipeline.promise(range)).map(|(promise, _)| promise)
+    }
+
+    /// The same for a follower; ahead of the present where the range is one for that.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub(crate) fn promise_ahead(&self, range: RangeId) -> Result<Promise, KvError> {
+        let (promised, span) = self.promise_settled(range, || self.pipeline.promise_ahead(range))?;
+        crate::metrics::metrics().promises.inc();
+        let Promised { timestamp, index, waits, present, written } = promised;
+        Ok(Promise { timestamp, index, waits, present, end: span.end, written })
+    }
+
+    fn promise_settled<T>(
+        &self,
+        range: RangeId,
+        promise: impl Fn() -> Result<T, KvError>,
+    ) -> Result<(T, Span), KvError> {
         let span = self.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
         let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
         let unsettled = |node: &Node| node.shard(tenant).has_unsettled(range);
@@ -100,8 +158,8 @@ impl Node {
         if unsettled(self) {
             return Err(self.leaseholder_of(range));
         }
-        let promise = self.pipeline.promise(range)?;
-        if unsettled(self) { Err(self.leaseholder_of(range)) } else { Ok(promise) }
+        let promise = promise()?;
+        if unsettled(self) { Err(self.leaseholder_of(range)) } else { Ok((promise, span)) }
     }
 
     fn leaseholder_of(&self, range: RangeId) -> KvError {
@@ -128,44 +186,87 @@ impl Node {
             let message = "snapshot too old: what it sees is no longer kept";
             return Err(KvError::new(KvErrorKind::Retry, message));
         }
-        let known = given.and_then(|given| self.promises.reaching(range, given));
-        let kept = match known {
-            Some(kept) => kept,
-            None => self.kept_promise(range).await?,
+        let limit = batch.header.uncertainty_limit;
+        let (kept, timestamp, limit) = if let Some(given) = given
+            && limit.is_none()
+        {
+            let kept = match self.promises.reaching(range, given) {
+                Some(kept) => kept,
+                None => self.kept_promise(range).await?,
+            };
+            (kept, given, None)
+        } else {
+            let present = self.present_here();
+            let reach = given.map_or(present, |given| given.max(present));
+            let now = self.pipeline.millis();
+            match self.promises.for_present(range, reach, now) {
+                Some(kept) => (kept, given.unwrap_or(present), limit.map(|limit| limit.min(present))),
+                // Only who serves the present knows up to where something is uncertain.
+                None if limit.is_some() => {
+                    self.keep_up_with(range).await;
+                    return Err(self.leaseholder_of(range));
+                }
+                None => {
+                    let kept = self.kept_promise(range).await?;
+                    let timestamp = if kept.waits { kept.timestamp.min(present) } else { kept.timestamp };
+                    (kept, timestamp, None)
+                }
+            }
         };
-        let timestamp = given.unwrap_or(kept.timestamp);
         if timestamp > kept.timestamp {
             // Writes are in flight below it, or the leaseholder's clock is behind: it knows what to wait for.
             return Err(self.leaseholder_of(range));
         }
+        if kept.present {
+            self.keep_up(range);
+        }
         crate::metrics::metrics().follower_reads.inc();
         let bound = INLINE_SCAN_BYTES.min(self.limits.max_scan_bytes);
-        let (response, cut) = self.read_kept(range, batch, timestamp, &kept, bound)?;
-        if !cut {
-            return Ok(response);
+        let (mut response, cut) = self.read_kept(asker, batch, (timestamp, limit), &kept, bound)?;
+        if cut {
+            let (node, batch, kept) = (Arc::clone(self), batch.clone(), kept.clone());
+            let bound = self.limits.max_scan_bytes;
+            let environment = self.pipeline.environment();
+            let reading =
+                environment.blocking(move || node.read_kept(asker, &batch, (timestamp, limit), &kept, bound));
+            let ended = |_| KvError::new(KvErrorKind::Internal, "a read ended abnormally");
+            (response, _) = reading.await.map_err(ended)??;
         }
-        let (node, batch) = (Arc::clone(self), batch.clone());
-        let bound = self.limits.max_scan_bytes;
-        let environment = self.pipeline.environment();
-        let reading = environment.blocking(move || node.read_kept(range, &batch, timestamp, &kept, bound));
-        let ended = |_| KvError::new(KvErrorKind::Internal, "a read ended abnormally");
-        reading.await.map_err(ended)?.map(|(response, _)| response)
+        if kept.waits {
+            self.read_wait(|| {
+                let upto = (timestamp, kept.written);
+                self.has_read_ahead(&*self.engine, &batch.requests, &kept.intents, upto)
+            })
+            .await?;
+        }
+        Ok(response)
     }
 
     /// Reads at or below a promised timestamp. Says whether scans were cut short of what the client asked
     /// for.
     fn read_kept(
         &self,
-        range: RangeId,
+        Asker { tenant, range, .. }: Asker,
         batch: &BatchRequest,
-        timestamp: Timestamp,
+        (timestamp, limit): (Timestamp, Option<Timestamp>),
         kept: &Kept,
         max_scan_bytes: u64,
     ) -> Result<(BatchResponse, bool), KvError> {
+        if !bounds::within(batch, tenant, &kept.span) {
+            // The range was split, and this replica knows of it.
+            return Err(KvError::range_not_found(range));
+        }
         let snapshot = self.engine.snapshot();
         // Had the replica gone, what the snapshot shows might be half of it.
         if !is_whole(&*snapshot, range, kept.index).map_err(storage_error)? {
             return Err(self.leaseholder_of(range));
+        }
+        if let Some(limit) = limit {
+            for span in spans_read(&batch.requests) {
+                if mvcc::changed(&*snapshot, &span, timestamp, limit, &kept.intents)?.is_some() {
+                    return Err(KvError::snapshot_behind(limit));
+                }
+            }
         }
         let view = View { reader: &*snapshot, timestamp, intents: &kept.intents, overlay: None };
         let target = batch.header.target_bytes;
@@ -182,7 +283,16 @@ impl Node {
             });
         }
         let cut = budget.is_spent() && (target == 0 || target > max_scan_bytes);
-        Ok((BatchResponse { responses, read_timestamp: Some(timestamp), ..BatchResponse::default() }, cut))
+        let read_timestamp = Some(timestamp);
+        let global_reads = kept.waits;
+        let response = BatchResponse {
+            responses,
+            read_timestamp,
+            clock: limit,
+            global_reads,
+            ..BatchResponse::default()
+        };
+        Ok((response, cut))
     }
 
     /// A promise that is asked for from now on, once this replica can keep it.
@@ -191,7 +301,7 @@ impl Node {
         let ask = {
             let mut ranges = self.promises.ranges.lock();
             if ranges.len() >= MAX_REMEMBERED {
-                ranges.retain(|_, waiting| waiting.asking);
+                ranges.retain(|_, waiting| waiting.asking || waiting.read_at.is_some());
             }
             let waiting = ranges.entry(range).or_default();
             waiting.next.push(sender);
@@ -205,6 +315,52 @@ impl Node {
             tokio::spawn(async move { node.ask_for_promises(range).await });
         }
         receiver.await.unwrap_or_else(|_| Err(self.leaseholder_of(range)))
+    }
+
+    /// Asks for a promise, for later reads, unless that is done already.
+    async fn keep_up_with(self: &Arc<Self>, range: RangeId) {
+        let knows = self.promises.ranges.lock().get(&range).is_some_and(|waiting| waiting.read_at.is_some());
+        if !knows
+            && let Ok(kept) = self.kept_promise(range).await
+            && kept.present
+        {
+            self.keep_up(range);
+        }
+    }
+
+    /// Asks for promises from time to time for as long as the present is read here.
+    fn keep_up(self: &Arc<Self>, range: RangeId) {
+        let now = self.pipeline.millis();
+        {
+            let mut ranges = self.promises.ranges.lock();
+            let Some(waiting) = ranges.get_mut(&range) else { return };
+            if waiting.read_at.replace(now).is_some() {
+                return;
+            }
+        }
+        let node = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(REFRESH).await;
+                let Some(node) = node.upgrade() else { return };
+                {
+                    let mut ranges = node.promises.ranges.lock();
+                    let Some(waiting) = ranges.get_mut(&range) else { return };
+                    let idle = waiting.read_at.map(|at| node.pipeline.millis().saturating_sub(at));
+                    if idle.is_none_or(|idle| idle >= IDLE_MS) {
+                        (waiting.read_at, waiting.present) = (None, None);
+                        return;
+                    }
+                }
+                // One that cannot be had now is asked for again; reads go to the leaseholder when the last is over.
+                let asking = tokio::time::timeout(PATIENCE, node.ask_for_promise(range));
+                if let Ok(Ok(kept)) = asking.await
+                    && let Some(waiting) = node.promises.ranges.lock().get_mut(&range)
+                {
+                    waiting.keep(&kept);
+                }
+            }
+        });
     }
 
     /// Asks for promises for as long as somebody waits for one.
@@ -235,7 +391,7 @@ impl Node {
             let asking = tokio::time::timeout(PATIENCE, self.ask_for_promise(range));
             let result = asking.await.unwrap_or_else(|_| Err(self.leaseholder_of(range)));
             if let (Ok(kept), Some(found)) = (&result, self.promises.ranges.lock().get_mut(&range)) {
-                found.last = Some(kept.clone());
+                found.keep(kept);
             }
             for waiter in waiting {
                 // Who waited may have given up.
@@ -245,11 +401,8 @@ impl Node {
     }
 
     async fn ask_for_promise(&self, range: RangeId) -> Result<Kept, KvError> {
-        let Promise { timestamp, index } = match self.pipeline.standing(range) {
-            Standing::Leaseholder(_) => {
-                let (timestamp, index) = self.promise(range)?;
-                Promise { timestamp, index }
-            }
+        let promise = match self.pipeline.standing(range) {
+            Standing::Leaseholder(_) => self.promise_ahead(range)?,
             Standing::Follower(leader) => {
                 let gone = || self.leaseholder_of(range);
                 let (leader, cluster) = leader.zip(self.cluster()).ok_or_else(gone)?;
@@ -260,18 +413,22 @@ impl Node {
                 }
             }
         };
+        let Promise { timestamp, index, waits, present, end, written } = promise;
         let missing = || KvError::range_not_found(range);
         if !self.pipeline.has_reached(range, index) && !self.pipeline.reached(range, index).await? {
             return Err(missing());
         }
-        let span = self.pipeline.span(range).ok_or_else(missing)?;
+        let mut span = self.pipeline.span(range).ok_or_else(missing)?;
+        if !end.is_empty() && end < span.end {
+            span.end = end;
+        }
         let snapshot = self.engine.snapshot();
         if !is_whole(&*snapshot, range, index).map_err(storage_error)? {
             return Err(missing());
         }
         // What is committed at or below the timestamp is applied in it, and so are the records of it.
         let intents = Arc::new(committed_intents(&*snapshot, &span)?);
-        Ok(Kept { timestamp, index, intents })
+        Ok(Kept { timestamp, index, span, waits, present, written, intents })
     }
 }
 

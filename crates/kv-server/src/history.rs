@@ -5,8 +5,8 @@
 //! the engine may drop what only those refused at the move before could see: so no batch under way loses what
 //! it reads.
 
-use crate::directory::decode_config;
 use crate::node::Node;
+use crate::span_config;
 use hashbrown::HashMap;
 use kv_api::{Span, Timestamp};
 use parking_lot::RwLock;
@@ -29,7 +29,7 @@ pub struct Kept {
 impl Kept {
     /// What a descriptor says; `None` if it says nothing.
     pub fn of(descriptor: RangeDescriptor) -> Option<Self> {
-        let seconds = decode_config(&descriptor.config).gc_ttl_s;
+        let seconds = span_config::kept(&descriptor.config, &descriptor.start).gc_ttl_s;
         (seconds > 0).then(|| Kept {
             range: descriptor.range_id,
             span: Span::new(descriptor.start, descriptor.end),

@@ -74,7 +74,7 @@
 //!
 //! Ranges are not merged. A range in which transactions have intents is split only when they have ended. Locks go
 //! with keys that are split off. Priorities ([`kv_api::Priority`]) count for
-//! locks and deadlocks alone. There are no spans that close timestamps in the future. What a tenant
+//! locks and deadlocks alone. What a tenant
 //! deletes leaves small ranges behind. Load is counted in batches, not in the time of the processor.
 
 pub mod admin;
@@ -95,6 +95,7 @@ pub mod evaluate;
 pub mod faults;
 pub mod follower;
 pub mod found;
+pub mod global;
 pub mod guards;
 pub mod history;
 pub mod intent_set;
@@ -111,6 +112,7 @@ pub mod recover;
 pub mod resolve;
 pub mod server;
 pub mod shard;
+pub mod span_config;
 pub mod split_load;
 pub mod split_size;
 pub mod steady;

@@ -10,7 +10,7 @@ use prometheus::{
 use std::sync::OnceLock;
 
 /// Names of the request kinds, in the order of [`kind_index`].
-pub const KINDS: [&str; 25] = [
+pub const KINDS: [&str; 26] = [
     "get",
     "scan",
     "put",
@@ -35,6 +35,7 @@ pub const KINDS: [&str; 25] = [
     "list_contention",
     "detach_txn",
     "adopt_txn",
+    "configure_span",
     "none",
 ];
 
@@ -65,7 +66,8 @@ pub fn kind_index(kind: Option<&RequestKind>) -> usize {
         Some(RequestKind::ListContention(_)) => 21,
         Some(RequestKind::DetachTxn(_)) => 22,
         Some(RequestKind::AdoptTxn(_)) => 23,
-        None => 24,
+        Some(RequestKind::ConfigureSpan(_)) => 24,
+        None => 25,
     }
 }
 
@@ -105,6 +107,8 @@ pub struct Metrics {
     pub locks_taken: IntCounter,
     /// Batches answered by replicas without the lease.
     pub follower_reads: IntCounter,
+    /// Promises given to replicas without the lease.
+    pub promises: IntCounter,
     /// Comparisons that found replicas to differ.
     pub replicas_differ: IntCounter,
     /// Open connections.
@@ -231,6 +235,10 @@ impl Metrics {
             follower_reads: register(IntCounter::new(
                 "dormouse_kv_follower_reads_total",
                 "Batches answered by replicas without the lease",
+            )?),
+            promises: register(IntCounter::new(
+                "dormouse_kv_promises_total",
+                "Promises given to replicas without the lease",
             )?),
             replicas_differ: register(IntCounter::new(
                 "dormouse_kv_replicas_differ_total",

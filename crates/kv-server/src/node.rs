@@ -389,7 +389,16 @@ impl Node {
     /// Reads at once what is small, and starts over elsewhere with what turns out not to be, or has to wait.
     fn take_read(self: &Arc<Self>, asker: Asker, batch: BatchRequest) -> Answer {
         let bound = INLINE_SCAN_BYTES.min(self.limits.max_scan_bytes);
+        let ahead = self.pipeline.is_ahead(asker.range);
         match self.read(asker, &batch, bound) {
+            Ok((response, false)) if ahead || self.pipeline.is_ahead(asker.range) => {
+                let node = Arc::clone(self);
+                Answer::Later(Box::pin(async move {
+                    let upto = response.read_timestamp.unwrap_or(Timestamp::MAX);
+                    node.wait_for_what_was_read(asker, &batch.requests, upto).await?;
+                    Ok(response)
+                }))
+            }
             Ok((response, false)) => Answer::Ready(Ok(response)),
             Ok((_, true)) => {
                 let node = Arc::clone(self);
@@ -495,6 +504,32 @@ impl Node {
     }
 
     async fn execute(self: Arc<Self>, asker: Asker, batch: BatchRequest, kind: WriteKind) -> BatchResult {
+        let batch = Arc::new(batch);
+        let ahead = self.pipeline.is_ahead(asker.range);
+        let result = Arc::clone(&self).evaluate(asker, Arc::clone(&batch), kind).await;
+        if !ahead && !self.pipeline.is_ahead(asker.range) {
+            return result;
+        }
+        // Commits were waited out. What else says something of what was committed waits here.
+        let upto = match &result {
+            Ok(response) if matches!(kind, WriteKind::Locking | WriteKind::Lone) => response.read_timestamp,
+            Err(error) if error.kind() == KvErrorKind::ConditionFailed => {
+                Some(self.pipeline.read_timestamp(asker.range).unwrap_or(Timestamp::MAX))
+            }
+            _ => None,
+        };
+        if let Some(upto) = upto {
+            self.wait_for_what_was_read(asker, &batch.requests, upto).await?;
+        }
+        result
+    }
+
+    async fn evaluate(
+        self: Arc<Self>,
+        asker: Asker,
+        batch: Arc<BatchRequest>,
+        kind: WriteKind,
+    ) -> BatchResult {
         let Asker { tenant, range, .. } = asker;
         let mut lone = None;
         let part = match &batch.header.txn {
@@ -525,7 +560,9 @@ impl Node {
             if kind == WriteKind::Prepare
                 && let Some(response) = self.prepared_before(asker, part, &batch)?
             {
-                return Ok(BatchResponse { clock, ..response });
+                let waits = self.pipeline.is_ahead(range);
+                let wall_ns = if waits { self.wall_ns_to_wait_for() } else { 0 };
+                return Ok(BatchResponse { clock, wall_ns, ..response });
             }
             check_lease(&batch.header, sequence_of(lease))?;
             if matches!(kind, WriteKind::Commit | WriteKind::Prepare) {
@@ -624,6 +661,8 @@ impl Node {
                             })
                         },
                     };
+                    // What is submitted under a lease is waited out as that says, whatever comes after it.
+                    let waits = self.pipeline.is_ahead(range);
                     if let Err(error) = self.pipeline.submit(command) {
                         match kind {
                             WriteKind::Commit => self.commit_done(part, &Err(CommandError::Rejected), false),
@@ -651,6 +690,12 @@ impl Node {
                     };
                     let lease = sequence_of(lease);
                     response.lease = if kind == WriteKind::Flush { lease } else { 0 };
+                    let waits = waits || self.pipeline.is_ahead(range);
+                    if waits && kind == WriteKind::Prepare {
+                        response.wall_ns = self.wall_ns_to_wait_for();
+                    } else if waits && ordered {
+                        self.commit_wait(timestamp).await?;
+                    }
                     if kind == WriteKind::Prepare {
                         response.prepared_at = Some(timestamp);
                         if self.pipeline.environment().planted(Bug::PushConcealed) {

@@ -25,12 +25,14 @@
 //! driver and its one sync are for all of them. A range that sleeps takes no memory here:
 //! [`Pipeline::ready`] wakes it.
 
+mod ahead;
 mod driver;
 mod landings;
 mod recovery;
 mod standing;
 mod stepped;
 
+pub use ahead::Promised;
 pub use driver::{NodesStatus, SplitAt, Status, Surveyed, Transport};
 pub use stepped::{Due, Stepped};
 
@@ -122,6 +124,10 @@ struct RangeState {
     wants_ceiling: bool,
     /// A timestamp that the ceiling is to be above.
     wanted: Timestamp,
+    /// Whether it is read everywhere, and its clock kept ahead for that.
+    ahead: Option<ahead::Ahead>,
+    /// The largest timestamp at which something was, or may have been, written in it.
+    written: Timestamp,
     /// Whether anything was asked of it since the driver looked.
     used: bool,
     /// Work since it was counted last.
@@ -147,6 +153,8 @@ impl RangeState {
             landed: Landings::default(),
             wants_ceiling: false,
             wanted: Timestamp::MIN,
+            ahead: None,
+            written: Timestamp::MAX,
             used: true,
             load: Load::default(),
             standing: Decided::new(Standing::Follower(None)),
@@ -562,6 +570,7 @@ impl Pipeline {
             && let Some(found) = state.ranges.get_mut(&range)
         {
             found.in_flight.insert(timestamp);
+            found.written = found.written.max(timestamp);
         }
         state.queue.push_back(Queued { command, timestamp, bytes: 0 });
         if state.queue.len() == 1 {
@@ -594,11 +603,14 @@ impl Pipeline {
         }
     }
 
-    /// Moves the clock of a range up to a timestamp, if its lease reaches so far.
+    /// Moves the clock of a range up to a timestamp at which something is written, if its lease reaches so far.
     pub fn observe(&self, range: RangeId, timestamp: Timestamp) {
         let mut state = self.shared.state.lock();
         if let Err(error) = self.shared.advance(&mut state, range, timestamp) {
             tracing::debug!(range, "the clock of a range stays: {}", error.message);
+        }
+        if let Some(found) = state.ranges.get_mut(&range) {
+            found.written = found.written.max(timestamp);
         }
     }
 

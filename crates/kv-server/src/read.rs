@@ -146,7 +146,10 @@ impl Node {
         }
         let cut = budget.is_spent() && (header.target_bytes == 0 || header.target_bytes > max_scan_bytes);
         let read_timestamp = Some(timestamp);
-        Ok((BatchResponse { responses, read_timestamp, clock, ..BatchResponse::default() }, cut))
+        let global_reads = self.pipeline.is_ahead(asker.range);
+        let response =
+            BatchResponse { responses, read_timestamp, clock, global_reads, ..BatchResponse::default() };
+        Ok((response, cut))
     }
 
     /// Fails if the keys of a batch are no longer those of its range. Where they still are after a timestamp was
@@ -164,7 +167,13 @@ impl Node {
     /// See [`KvErrorKind`].
     pub async fn read_waiting(self: &Arc<Self>, asker: Asker, batch: &BatchRequest) -> BatchResult {
         loop {
+            let ahead = self.pipeline.is_ahead(asker.range);
             match self.read(asker, batch, self.limits.max_scan_bytes) {
+                Ok((response, _)) if ahead || self.pipeline.is_ahead(asker.range) => {
+                    let upto = response.read_timestamp.unwrap_or(Timestamp::MAX);
+                    self.wait_for_what_was_read(asker, &batch.requests, upto).await?;
+                    return Ok(response);
+                }
                 Ok((response, _)) => return Ok(response),
                 Err(unread) => self.wait_to_read(asker, &batch.header, unread).await?,
             }
@@ -203,7 +212,7 @@ impl Node {
         intents: &IntentView,
     ) -> Result<Option<Timestamp>, Unread> {
         let Some(limit) = header.uncertainty_limit else { return Ok(None) };
-        let clock = self.pipeline.clock(asker.range)?;
+        let clock = self.pipeline.present_clock(asker.range)?;
         if self.pipeline.environment().planted(Bug::UncertaintyIgnored) {
             return Ok(Some(clock));
         }
@@ -257,7 +266,7 @@ impl Node {
     /// come to yet.
     pub fn snapshot_timestamp(&self, range: RangeId, given: Option<Timestamp>) -> Result<Timestamp, Unread> {
         match given {
-            None => Ok(self.pipeline.read_timestamp(range)?),
+            None => Ok(self.pipeline.present(range)?),
             Some(given) if given < self.history.oldest(range) => {
                 let message = "snapshot too old: what it sees is no longer kept";
                 Err(KvError::new(KvErrorKind::Retry, message).into())

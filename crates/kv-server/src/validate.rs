@@ -62,7 +62,14 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         RequestKind::ClearRange(request) => range(&request.start, &request.end),
         RequestKind::ListContention(request) => range(&request.start, &request.end),
         RequestKind::RangeLookup(request) => key(&request.key),
-        RequestKind::ConfigureTenant(request) => config(&request.config),
+        RequestKind::ConfigureTenant(request) if request.config.global_reads => {
+            Err(invalid("only spans are read everywhere"))
+        }
+        RequestKind::ConfigureTenant(request) => span_config(&request.config),
+        RequestKind::ConfigureSpan(request) => {
+            range(&request.start, &request.end)?;
+            request.config.as_ref().map_or(Ok(()), span_config)
+        }
         RequestKind::DecideTxn(request) if request.parts.len() > MAX_STAGED => {
             Err(invalid(format!("a transaction has at most {MAX_STAGED} parts")))
         }
@@ -160,6 +167,14 @@ fn config(config: &RangeConfig) -> Result<(), KvError> {
         return Err(invalid("constraints and preferences are pairs of key=value"));
     }
     Ok(())
+}
+
+/// How a span is kept, or a tenant besides its spans: these are set one by one.
+fn span_config(asked: &RangeConfig) -> Result<(), KvError> {
+    if !asked.spans.is_empty() || !asked.span_start.is_empty() {
+        return Err(invalid("spans are configured one by one"));
+    }
+    config(asked)
 }
 
 fn key(key: &[u8]) -> Result<(), KvError> {

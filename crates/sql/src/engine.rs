@@ -4,6 +4,7 @@
 //! the list of sessions. Nothing here is durable; all of it can be built again from the keyspace.
 
 use crate::catalog::{CatalogSnapshot, Garbage, store};
+use crate::ddl::placement;
 use crate::exec::kv_error;
 use crate::session::activity::Registry;
 use crate::session::locks::LockManager;
@@ -211,6 +212,21 @@ impl Engine {
     pub(crate) fn publish(&self, catalog: Arc<CatalogSnapshot>) {
         *self.catalog.write() = Some(catalog);
         self.plans.clear();
+    }
+
+    /// The catalog as the node knew it last.
+    pub(crate) fn known_catalog(&self) -> Option<Arc<CatalogSnapshot>> {
+        self.catalog.read().clone()
+    }
+
+    /// Tells the KV layer where tables are to be kept, if a schema change may have changed that.
+    pub(crate) async fn place_tables(&self, before: Option<Arc<CatalogSnapshot>>, after: &CatalogSnapshot) {
+        if !before.is_none_or(|before| placement::matters(&before, after)) {
+            return;
+        }
+        if let Err(error) = placement::tell(&self.kv, after).await {
+            tracing::warn!(%error, "tables are not kept yet as they should be; it is tried after the next schema change");
+        }
     }
 
     /// Forgets the catalog, so that it is read again.

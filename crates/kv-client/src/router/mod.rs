@@ -205,6 +205,13 @@ impl Router {
         }
     }
 
+    /// Notes whether every replica of the range of a batch serves the present.
+    pub fn note_global(&self, range_id: u64, batch: &BatchRequest, global: bool) {
+        if let Some(key) = self.key_of(batch) {
+            self.routing.lock().ranges.note_global(key, range_id, global);
+        }
+    }
+
     /// Sends a batch: it is carried out at most once.
     pub async fn send(&self, batch: &mut BatchRequest, sending: Sending<'_>) -> Result<Sent, SendError> {
         if batch.encoded_len() > MAX_FRAME_LEN - FRAME_OVERHEAD {
@@ -324,6 +331,7 @@ impl Router {
             RequestKind::EndTxn(_)
             | RequestKind::Refresh(_)
             | RequestKind::ConfigureTenant(_)
+            | RequestKind::ConfigureSpan(_)
             | RequestKind::CheckReplicas(_) => {
                 Some(batch.header.refresh_spans.first().map_or(&self.prefix, |span| &span.start))
             }

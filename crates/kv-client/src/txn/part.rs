@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn located(range_id: u64, start: &'static str, end: &'static str) -> Located {
-        Located { range_id, start: start.into(), end: end.into() }
+        Located { range_id, start: start.into(), end: end.into(), global: false }
     }
 
     #[test]

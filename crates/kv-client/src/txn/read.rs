@@ -140,17 +140,19 @@ impl Txn {
         let mut batch = BatchRequest { requests, ..BatchRequest::default() };
         let _in_flight = ReadInFlight::of(self);
         for _ in 0..MAX_ATTEMPTS {
-            let (seen, known) = {
+            let (seen, known, global) = {
                 let state = self.state.lock();
                 state.check_open()?;
                 batch.header = state.header(range_id, options, validates, target_bytes);
-                (Seen::of(&state, range_id), state.parts.get(range_id).is_some_and(|part| part.known))
+                let part = state.parts.get(range_id);
+                let global = part.is_some_and(|part| part.at.global);
+                (Seen::of(&state, range_id), part.is_some_and(|part| part.known), global)
             };
             let bound = options.locks() || known;
             let sent = if bound {
                 self.send_bound(range_id, &mut batch, options.locks()).await
             } else {
-                if self.may_read_anywhere(&batch) && !validates {
+                if (global || self.may_read_anywhere(&batch)) && !validates {
                     // No replica but the leaseholder knows transactions.
                     (batch.header.txn, batch.header.any_replica) = (None, true);
                 }
@@ -175,8 +177,16 @@ impl Txn {
                 }
                 Err(error) => return Err(aborted_if_lost(error).into()),
             };
+            if global != response.global_reads && !validates {
+                self.client.note_global(range_id, &batch, response.global_reads);
+            }
             let mut state = self.state.lock();
             state.check_open()?;
+            if let Some(part) = state.parts.get_mut(range_id)
+                && !validates
+            {
+                part.at.global = response.global_reads;
+            }
             if seen.admit(&mut state, &response) {
                 return Ok(finish(&mut state, response));
             }
@@ -184,7 +194,8 @@ impl Txn {
         Err(KvError::new(KvErrorKind::Retry, "reads of the transaction overlap without end").into())
     }
 
-    /// Whether any replica may answer a read. What is uncertain only the leaseholder knows.
+    /// Whether any replica may answer a read, in whichever range. What is uncertain only the leaseholder knows, but where
+    /// all replicas serve the present.
     fn may_read_anywhere(&self, batch: &BatchRequest) -> bool {
         self.options.read_only && self.options.follower_reads && batch.header.uncertainty_limit.is_none()
     }

@@ -68,6 +68,7 @@ into_kind!(
     DrainNode,
     RangeLookup,
     CreateTenant,
+    ConfigureSpan,
     ConfigureTenant,
     CheckReplicas
 );
@@ -242,6 +243,32 @@ fn only_control_makes_configures_and_drops_tenants_and_never_the_system() {
             assert!(!allowed(Caller::Control, kind));
         }
     }
+}
+
+#[test]
+fn a_tenant_configures_spans_of_its_own_and_what_costs_others_nothing() {
+    let configure = |id: u64, start: Bytes, end: Bytes, config: Option<RangeConfig>| {
+        ConfigureSpan { tenant_id: id, start, end, config }.into_kind()
+    };
+    let keys = |id: u64| (TenantId(id).prefixed(b"a"), TenantId(id).prefixed(b"b"));
+    let own = |config| configure(7, keys(7).0, keys(7).1, config);
+    let tenant = Caller::Tenant(TenantId(7));
+    let global = RangeConfig { global_reads: true, ..RangeConfig::default() };
+    for config in [None, Some(RangeConfig::default()), Some(global)] {
+        assert!(allowed(tenant, own(config.clone())) && allowed(Caller::Control, own(config.clone())));
+        assert!(!allowed(Caller::Tenant(TenantId(8)), own(config)));
+    }
+    for config in [
+        RangeConfig { replicas: 5, ..RangeConfig::default() },
+        RangeConfig { gc_ttl_s: 60, ..RangeConfig::default() },
+    ] {
+        assert!(!allowed(tenant, own(Some(config.clone()))) && allowed(Caller::Control, own(Some(config))));
+    }
+    assert!(!allowed(tenant, configure(7, keys(8).0, keys(8).1, None)), "named as its own");
+    assert!(!allowed(tenant, configure(8, keys(7).0, keys(7).1, None)));
+    assert!(!allowed(tenant, configure(7, keys(7).0, keys(8).1, None)));
+    assert!(!allowed(Caller::Control, configure(1, keys(1).0, keys(1).1, None)), "never the system");
+    assert!(!allowed(Caller::Tenant(TenantId::SYSTEM), configure(1, keys(1).0, keys(1).1, None)));
 }
 
 #[test]

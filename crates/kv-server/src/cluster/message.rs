@@ -15,7 +15,7 @@ pub struct Message {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// What is asked or answered.
-    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 20, 21, 22, 23")]
+    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 60")]
     pub kind: Option<Kind>,
 }
 
@@ -61,7 +61,7 @@ pub enum Kind {
     /// A name that no range has had.
     #[prost(message, tag = "14")]
     RangeId(Named),
-    /// A range is to be kept as the first one of its tenant is. Answered with `Done` by its leaseholder.
+    /// A range is to be kept otherwise: as the first one of its tenant says. Answered with `Done` by its leaseholder.
     #[prost(message, tag = "15")]
     Configure(Configure),
     /// See [`AskOutcome`]. Only the leaseholder of the key's range answers.
@@ -76,6 +76,10 @@ pub enum Kind {
     /// See [`Waits`].
     #[prost(message, tag = "23")]
     Waits(Waits),
+    /// A range is to be split where a span begins or ends that is kept otherwise. Answered with `Done` by its
+    /// leaseholder.
+    #[prost(message, tag = "60")]
+    Cut(Cut),
 }
 
 /// Asks what becomes of a transaction over several ranges, or says it.
@@ -211,6 +215,17 @@ pub struct Configure {
     pub config: Bytes,
 }
 
+/// See [`Kind::Cut`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Cut {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+    /// First key of the new one.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub key: Bytes,
+}
+
 /// A name for a range.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct Named {
@@ -229,7 +244,7 @@ pub struct GetPromise {
 
 /// Who has applied the entry sees everything committed at or below the timestamp, and nothing will ever be
 /// committed there any more.
-#[derive(Clone, Copy, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct Promise {
     /// The timestamp.
     #[prost(message, required, tag = "1")]
@@ -237,6 +252,19 @@ pub struct Promise {
     /// The entry of the range's log.
     #[prost(uint64, tag = "2")]
     pub index: u64,
+    /// Whether the range is one that is read everywhere ([`crate::global`]): what clocks have not passed yet is not
+    /// shown to anybody.
+    #[prost(bool, tag = "60")]
+    pub waits: bool,
+    /// Whether the promise can be used for reads of the present for as long as it reaches.
+    #[prost(bool, tag = "61")]
+    pub present: bool,
+    /// First key after those of which it is true.
+    #[prost(bytes = "bytes", tag = "62")]
+    pub end: Bytes,
+    /// Nothing was written above this.
+    #[prost(message, required, tag = "63")]
+    pub written: Timestamp,
 }
 
 /// Why a question is not answered.

@@ -437,8 +437,8 @@ impl Cluster {
         if let Kind::GetPromise(asked) = kind {
             // At once: reads wait for it.
             let Some(node) = self.node.upgrade() else { return };
-            let answer = match node.promise(asked.range_id) {
-                Ok((timestamp, index)) => Kind::Promise(message::Promise { timestamp, index }),
+            let answer = match node.promise_ahead(asked.range_id) {
+                Ok(promise) => Kind::Promise(promise),
                 Err(error) => refusal(error),
             };
             return self.send(from, asking::encode(id, answer));
@@ -492,8 +492,9 @@ impl Cluster {
             Kind::GetBook(_) => Kind::Book(Book { nodes: self.records(), root: self.root_members() }),
             Kind::Report(report) => done(self.take_report(node, report.records).await),
             Kind::Configure(asked) => {
-                done(self.configure_range(node, asked.range_id, |_| true, asked.config).await)
+                done(self.configure_range(node, asked.range_id, |_| Ok(asked.config.clone())).await)
             }
+            Kind::Cut(asked) => done(self.split(node, asked.range_id, asked.key).await.map(|_| ())),
             Kind::GetRangeId(asked) => match self.give_range_id(node, asked).await {
                 Ok(named) => Kind::RangeId(named),
                 Err(error) => refusal(error),

@@ -7,10 +7,11 @@
 use super::message::Note;
 use super::nodes::for_range;
 use super::{Cluster, LOOK, NodeRecord};
-use crate::directory::{self, decode_config};
+use crate::directory;
 use crate::node::Node;
 use crate::pipeline::{Load, NodesStatus, ROOT, Standing};
 use crate::placement::{self, NodeView, Placed, Step, next_step};
+use crate::span_config;
 use kv_api::KvError;
 use prost::Message as _;
 use replication::{MemberChange, NodeId, RangeDescriptor, RangeId};
@@ -166,7 +167,7 @@ impl Cluster {
                 (progress.loads.get(&range).copied().unwrap_or(0), looks >= since + SETTLED_LOOKS)
             };
             let placed = placed(&status.group.members);
-            let config = decode_config(&descriptor.config);
+            let config = span_config::kept(&descriptor.config, &descriptor.start);
             let step = next_step(self.myself.id, &placed, &for_range(&views, &status), &config, load);
             let result = match step {
                 None => Ok(()),
@@ -268,7 +269,7 @@ impl Cluster {
                 continue;
             }
             let placed = placed(&replica.members);
-            let config = decode_config(&descriptor.config);
+            let config = span_config::kept(&descriptor.config, &descriptor.start);
             let cares =
                 placement::needs_care(&placed, views, &config) || self.is_unheard_of(node, descriptor);
             if !self.is_mine(replica.range, &placed, views) || !cares {

@@ -12,6 +12,7 @@ use crate::clock_check::ClockCheck;
 use crate::command::CommandError;
 use crate::environment::Environment;
 use crate::metrics::metrics;
+use crate::span_config;
 use bytes::Bytes;
 use hashbrown::HashSet;
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
@@ -778,9 +779,12 @@ impl Driver {
                 self.enter(range);
                 if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
                     found.clock.observe(floor);
+                    found.written = found.clock.latest();
+                    found.ahead = None;
                 }
                 let acquired = Awake { acquired: Some(sequence), ..Awake::default() };
                 self.awake.insert(range, acquired);
+                self.keep_ahead(range);
                 self.forget(range);
                 self.described(range);
                 self.raise_ceiling(now, range);
@@ -810,6 +814,7 @@ impl Driver {
             }
             Event::DescriptorChanged { range, .. } => {
                 self.enter(range);
+                self.keep_ahead(range);
                 self.described(range);
             }
             Event::Created { range, .. } => self.created(now, range)?,
@@ -826,6 +831,16 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Takes note of whether a range whose lease is held here is read everywhere.
+    fn keep_ahead(&self, range: RangeId) {
+        let holds = self.awake.get(&range).is_some_and(|awake| awake.acquired.is_some());
+        let Some(descriptor) = self.store.descriptor(range).filter(|_| holds) else { return };
+        let global = span_config::kept(&descriptor.config, &descriptor.start).global_reads;
+        if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
+            found.keep_ahead(global);
+        }
     }
 
     /// Whoever is told of leases is told of this one.
@@ -946,6 +961,7 @@ impl Driver {
                 found.landed.notify();
                 found.wanted = Timestamp::MIN;
                 found.wants_ceiling = false;
+                found.ahead = None;
                 found.damaged = None;
             }
             let (refused, kept) = std::mem::take(&mut state.queue)

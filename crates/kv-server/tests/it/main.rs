@@ -8,6 +8,7 @@ mod histories;
 mod nodes;
 mod peers;
 mod protocol;
+mod spans;
 mod split;
 mod support;
 mod transfer;

@@ -57,7 +57,8 @@ impl Nodes {
             listen: addresses[place].parse().expect("an address"),
             advertise: None,
             join,
-            locality: String::new(),
+            // Nobody prefers one place to another unless a range is kept so.
+            locality: format!("zone=z{}", place + 1),
             tls: internal_server(ca, &own).expect("tls"),
             peer_tls: internal_client(ca, &own).expect("tls"),
             dead_after: Duration::from_secs(300),
@@ -85,7 +86,7 @@ impl Nodes {
     }
 
     /// A client of each node that runs, by the nodes' numbers.
-    fn clients(&self, caller: Caller) -> Vec<(u64, Client)> {
+    pub fn clients(&self, caller: Caller) -> Vec<(u64, Client)> {
         let running = self.running.lock();
         let client = |running: &Running| {
             let node = running.node().clone();

@@ -10,7 +10,9 @@
 //!
 //! With `--world transactions` it runs the real KV nodes and clients ([`simulation::real`]) instead of models of
 //! them; `SEEDS`, `TRACE` and `ALL` are as above, and `TRACE=live` prints the trace of a run that comes to no end.
-//! With `CALM` nothing goes wrong, and transactions change their processes often. With `WHOLE` ranges are not split; `BUG` is one of kv-server's.
+//! With `CALM` nothing goes wrong, and transactions change their processes often. With `WHOLE` ranges are not split;
+//! with `GLOBAL` keys are served by every replica in every run, with `WRONG_CLOCKS` clocks are further apart than nodes
+//! expect; `BUG` is one of kv-server's.
 //!
 //! Ends with 1 if a check failed and with 2 if it was called wrongly.
 
@@ -72,8 +74,14 @@ fn transactions() -> ExitCode {
         Ok(bug) => bug,
         Err(message) => return wrong(&message),
     };
-    let options =
-        real::Options { bug, whole_ranges: set("WHOLE").is_some(), calm: set("CALM").is_some(), tracing };
+    let options = real::Options {
+        bug,
+        whole_ranges: set("WHOLE").is_some(),
+        calm: set("CALM").is_some(),
+        global: set("GLOBAL").is_some(),
+        wrong_clocks: set("WRONG_CLOCKS").is_some(),
+        tracing,
+    };
     let all = set("ALL").is_some();
     let wanted = if all { Wanted::AllSeeds } else { Wanted::FirstFailure };
     let found = Mutex::new((Vec::new(), BTreeMap::<&str, u64>::new(), 0_u64));

@@ -3,7 +3,7 @@
 use super::desk::Desk;
 use super::machine::{Ending, Loss, begin_again, crash};
 use super::plan::Menu;
-use super::run::{CONTROL, tenants};
+use super::run::{CONTROL, set_global, tenants};
 use super::workload::borders;
 use super::world::{FIRST_CLIENT, World};
 use crate::clock::{MAX_RATE_PPM, MILLI, Micros, SECOND};
@@ -176,6 +176,7 @@ async fn happen(world: &Arc<World>, kind: Menu) {
                 split(world, tenant);
             }
         }
+        Menu::Globals => change_globals(world),
         // Clients do these to themselves.
         Menu::BrokenConnections | Menu::ClientCrashes | Menu::CoordinatorCrashes => {}
     }
@@ -194,6 +195,28 @@ pub fn split(world: &Arc<World>, tenant: TenantId) {
                 world.count("splits");
             }
             Err(error) => world.note(|| format!("control: no split at {border:?}: {error}")),
+        }
+        desk.crash();
+    });
+}
+
+/// Lets a tenant's keys begin to be read everywhere, or cease.
+fn change_globals(world: &Arc<World>) {
+    let tenants = tenants(world);
+    let tenant = world.draw(|rng| tenants.choose(rng).copied());
+    let on = world.draw(|rng| rng.random_bool(0.5));
+    let Some((tenant, global)) = tenant.zip(world.plan.global) else { return };
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        let desk = Desk::new(&world, CONTROL, Caller::Control);
+        match set_global(&desk.client(), tenant, global, on).await {
+            Ok(()) => {
+                world.note(|| format!("control: {global:?} of {tenant:?} are read everywhere: {on}"));
+                world.count("globals changed");
+            }
+            Err(error) => {
+                world.note(|| format!("control: {global:?} of {tenant:?} stay as they are: {error}"))
+            }
         }
         desk.crash();
     });

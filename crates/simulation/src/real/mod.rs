@@ -13,7 +13,8 @@
 //! run random transactions over several ranges ([`workload`]), handing some of them to one another between two
 //! statements ([`hop`]), while things go wrong ([`faults`]): nodes and clients crash, the
 //! network is cut, late, lossy and repeats itself, disks are slow or fail in the middle of a turn, clocks err,
-//! leases move, ranges are split, a clock is set to another hour. Then all is well again ([`finish`]).
+//! leases move, ranges are split, spans begin and cease to be read everywhere, a clock is set to another hour. Then all is
+//! well again ([`finish`]).
 //!
 //! # What is checked
 //!
@@ -108,13 +109,24 @@ pub struct Options {
     pub whole_ranges: bool,
     /// Whether nothing goes wrong, and transactions change their processes often.
     pub calm: bool,
+    /// Whether keys are read everywhere in every run.
+    pub global: bool,
+    /// Whether wall clocks are further apart than nodes expect: reads where replicas serve the present may be stale then.
+    pub wrong_clocks: bool,
     /// What becomes of the trace.
     pub tracing: Tracing,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { bug: None, whole_ranges: false, calm: false, tracing: Tracing::Off }
+        Options {
+            bug: None,
+            whole_ranges: false,
+            calm: false,
+            global: false,
+            wrong_clocks: false,
+            tracing: Tracing::Off,
+        }
     }
 }
 

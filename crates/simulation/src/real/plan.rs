@@ -38,6 +38,19 @@ pub enum Menu {
     ClientCrashes,
     /// They do so while they commit, or right after it.
     CoordinatorCrashes,
+    /// Spans begin, or cease, to be read everywhere.
+    Globals,
+}
+
+/// Which keys of a tenant are read everywhere ([`kv_server::global`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Global {
+    /// The lists.
+    Lists,
+    /// The registers.
+    Registers,
+    /// All.
+    All,
 }
 
 impl Menu {
@@ -91,6 +104,10 @@ pub struct Plan {
     pub weather: Weather,
     /// How long a sync takes: from, to.
     pub sync: (Micros, Micros),
+    /// Which keys are read everywhere.
+    pub global: Option<Global>,
+    /// How many of a thousand transactions only read, at any replica.
+    pub readers_per_mille: u32,
     /// What may go wrong.
     pub menu: Vec<Menu>,
     /// How long it takes until the next thing goes wrong: from, to.
@@ -108,10 +125,32 @@ impl Plan {
     /// Leaves out the splits.
     pub fn keep_ranges_whole(&mut self) {
         self.splits_per_mille = 0;
+        // The borders of spans split ranges.
+        self.global = self.global.map(|_| Global::All);
         self.menu.retain(|kind| *kind != Menu::Splits);
         if self.menu.is_empty() {
             self.menu.push(Menu::Crashes);
         }
+    }
+
+    /// Has keys read everywhere in any case, and much.
+    pub fn read_everywhere(&mut self, rng: &mut SmallRng) {
+        let kinds = [Global::Lists, Global::Registers, Global::All, Global::All];
+        self.global = kinds.choose(rng).copied();
+        self.readers_per_mille = 600;
+        self.think = self.think.min(50 * MILLI);
+        self.wall_error = self.wall_error.max(*[0, 50_000, 240_000].choose(rng).unwrap_or(&0));
+    }
+
+    /// Lets wall clocks be further apart than nodes expect.
+    pub fn let_clocks_go_wrong(&mut self) {
+        self.wall_error = 1_500_000;
+    }
+
+    /// Whether wall clocks are further apart than nodes expect where that matters, if only until the node that is wrong
+    /// stops itself.
+    pub fn has_wrong_clocks(&self) -> bool {
+        self.wall_error > 250_000 || self.global.is_some() && self.menu.contains(&Menu::WrongClocks)
     }
 
     /// Draws a plan.
@@ -122,7 +161,7 @@ impl Plan {
         }
         let slowest = *[MILLI, 3 * MILLI, 20 * MILLI].choose(rng).unwrap_or(&MILLI);
         let longest_gap = *[SECOND, 3 * SECOND, 6 * SECOND].choose(rng).unwrap_or(&SECOND);
-        Plan {
+        let mut plan = Plan {
             nodes: *[3, 3, 3, 4, 5].choose(rng).unwrap_or(&3),
             tenants: rng.random_range(1..=2),
             clients: rng.random_range(2..=5),
@@ -143,8 +182,18 @@ impl Plan {
                 repeated_per_mille: *[0, 5, 50].choose(rng).unwrap_or(&0),
             },
             sync: (0, *[MILLI, 3 * MILLI, 10 * MILLI].choose(rng).unwrap_or(&MILLI)),
+            global: None,
+            readers_per_mille: 0,
             menu,
             gap: (50 * MILLI, longest_gap),
+        };
+        // Drawn last, so that the rest of a seed's plan is what it was without.
+        let globals = [None, None, Some(Global::Lists), Some(Global::Registers), Some(Global::All)];
+        plan.global = globals.choose(rng).copied().flatten();
+        plan.readers_per_mille = *[0, 300, 500].choose(rng).unwrap_or(&0);
+        if plan.global.is_some() && rng.random_bool(0.4) {
+            plan.menu.push(Menu::Globals);
         }
+        plan
     }
 }

@@ -4,14 +4,15 @@ use super::desk::Desk;
 use super::finish;
 use super::hop::Hosts;
 use super::machine::{self, Machine};
-use super::plan::Plan;
-use super::workload::{borders, run_client};
+use super::plan::{Global, Plan};
+use super::workload::{borders, global_span, run_client};
 use super::world::{FIRST_CLIENT, World};
 use super::{Options, Outcome, Tracing, faults, logs};
 use crate::clock::{MILLI, SECOND};
 use crate::network::Weather;
 use crate::watch::Violation;
 use kv_api::TenantId;
+use kv_client::{KvClient, KvError, RangeConfig};
 use kv_server::authorize::Caller;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -52,12 +53,19 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     PANICS.take();
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut plan = Plan::draw(&mut rng);
+    if options.global {
+        plan.read_everywhere(&mut rng);
+    }
+    if options.wrong_clocks {
+        plan.let_clocks_go_wrong();
+    }
     if options.whole_ranges {
         plan.keep_ranges_whole();
     }
     if options.calm {
         plan.calm_down();
     }
+    let wrong_clocks = plan.has_wrong_clocks();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -90,7 +98,7 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     drop(runtime);
     Outcome {
         seed,
-        violation: violation.or_else(|| finish::judge(&history)),
+        violation: violation.or_else(|| finish::judge(&history, wrong_clocks)),
         counts,
         trace,
         txns: history.len(),
@@ -119,6 +127,12 @@ pub fn report(failure: &Outcome, options: Options, lines: usize) -> String {
     }
     if options.calm {
         with.push_str(" CALM=1");
+    }
+    if options.global {
+        with.push_str(" GLOBAL=1");
+    }
+    if options.wrong_clocks {
+        with.push_str(" WRONG_CLOCKS=1");
     }
     text.push_str(&format!(
         "seed {seed} failed; to see all of it: make sim WORLD=transactions SEEDS={seed}..{seed} TRACE=1{with}\n"
@@ -185,6 +199,17 @@ pub fn tenants(world: &World) -> Vec<TenantId> {
     (0..world.plan.tenants).map(|number| TenantId(TenantId::FIRST_USER.0 + number)).collect()
 }
 
+/// Has keys of a tenant read everywhere, or no longer.
+pub(super) async fn set_global(
+    control: &KvClient,
+    tenant: TenantId,
+    global: Global,
+    on: bool,
+) -> Result<(), KvError> {
+    let config = on.then(|| RangeConfig { global_reads: true, ..RangeConfig::default() });
+    control.configure_span_of(tenant, global_span(global, tenant), config).await
+}
+
 /// Founds the cluster and makes the tenants' ranges.
 async fn found(world: &Arc<World>) -> bool {
     for id in 1..=world.plan.nodes {
@@ -212,6 +237,13 @@ async fn found(world: &Arc<World>) -> bool {
                 world.violate("the cluster is founded", format!("a split at {border:?}: {error}"));
                 return false;
             }
+        }
+    }
+    for tenant in tenants(world) {
+        let Some(global) = world.plan.global else { break };
+        if let Err(error) = set_global(&control, tenant, global, true).await {
+            world.violate("the cluster is founded", format!("what is read everywhere: {error}"));
+            return false;
         }
     }
     // Who uses a range wakes it, and only then it is looked after at once.

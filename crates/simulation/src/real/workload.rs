@@ -6,7 +6,7 @@
 use super::desk::Desk;
 use super::faults::split;
 use super::hop::{Hosts, Traveller};
-use super::plan::{Menu, Plan};
+use super::plan::{Global, Menu, Plan};
 use super::world::World;
 use crate::clock::{MILLI, Micros, SECOND};
 use bytes::Bytes;
@@ -122,6 +122,16 @@ fn register_key(key: u64) -> Bytes {
     Bytes::from(format!("register/{key:03}"))
 }
 
+/// Keys that are read everywhere.
+pub fn global_span(global: Global, tenant: TenantId) -> Span {
+    let named = |start: &[u8], end: &[u8]| Span::new(tenant.prefixed(start), tenant.prefixed(end));
+    match global {
+        Global::Lists => named(b"list/", b"list0"),
+        Global::Registers => named(b"register/", b"register0"),
+        Global::All => tenant.span(),
+    }
+}
+
 /// Where the keys of a tenant can be parted: before every list but the first, and before every register.
 pub fn borders(world: &World, tenant: TenantId) -> Vec<Bytes> {
     let keys = world.plan.keys;
@@ -166,6 +176,18 @@ fn script(rng: &mut SmallRng, keys: u64, most: usize, locking: bool, depth: u32)
                 }
                 _ => Step::Append(key, lock),
             }
+        })
+        .collect()
+}
+
+/// What a transaction does that only reads.
+fn reading(rng: &mut SmallRng, keys: u64, most: usize) -> Vec<Step> {
+    (0..rng.random_range(1..=most))
+        .map(|_| match rng.random_range(0..10) {
+            0..5 => Step::ReadList(rng.random_range(0..keys), LockStrength::None),
+            5..8 => Step::ReadRegister(rng.random_range(0..keys), LockStrength::None),
+            8 => Step::Pause(rng.random_range(MILLI..100 * MILLI)),
+            _ => Step::Scan,
         })
         .collect()
 }
@@ -283,14 +305,13 @@ async fn run_txn(
     world: &World,
     client: &KvClient,
     objects: Objects,
-    (isolation, priority): (Isolation, Priority),
+    options: TxnOptions,
     steps: &[Step],
     progress: &Mutex<Progress>,
     committing: &Notify,
     traveller: Option<&Traveller<'_>>,
 ) -> KvResult<()> {
-    let options = TxnOptions { isolation, priority, lock_timeout_ms: 5000, ..TxnOptions::default() };
-    let txn = client.begin(options);
+    let txn = client.begin(TxnOptions { lock_timeout_ms: 5000, ..options });
     let runner = Runner { world, txn: Mutex::new(Arc::new(txn)), traveller, objects, progress };
     for step in steps {
         runner.step(step).await?;
@@ -349,15 +370,20 @@ async fn run_one(
         _ => Priority::Normal,
     };
     // Under READ COMMITTED it is locks that keep appends from being lost.
-    let steps = script(rng, objects.keys, plan.steps, read_committed, 0);
+    let reads = plan.readers_per_mille > 0 && rng.random_range(0..1000) < plan.readers_per_mille;
+    let steps = match reads {
+        true => reading(rng, objects.keys, plan.steps.min(3)),
+        false => script(rng, objects.keys, plan.steps, read_committed, 0),
+    };
+    let follower_reads = reads && rng.random_bool(0.5);
+    let options = TxnOptions { isolation, priority, read_only: reads, follower_reads, ..TxnOptions::default() };
     let disturbance = Disturbance::draw(plan, rng);
     let splits = plan.menu.contains(&Menu::Splits) && rng.random_bool(0.5);
     let committing = Notify::new();
     let progress = Mutex::new(Progress::default());
     let invoked = world.now() * 1000;
     let mut crashed = false;
-    let running =
-        run_txn(world, client, objects, (isolation, priority), &steps, &progress, &committing, Some(traveller));
+    let running = run_txn(world, client, objects, options, &steps, &progress, &committing, Some(traveller));
     let running = tokio::time::timeout(PATIENCE, running);
     let ended = if let Some(disturbance) = disturbance {
         let mut running = std::pin::pin!(running);
@@ -452,8 +478,7 @@ pub async fn read_everything(
     loop {
         let invoked = world.now() * 1000;
         let progress = Mutex::new(Progress::default());
-        let usual = (Isolation::Serializable, Priority::Normal);
-        let committing = Notify::new();
+        let (usual, committing) = (TxnOptions::default(), Notify::new());
         let running = run_txn(world, &client, objects, usual, &steps, &progress, &committing, None);
         let ended = tokio::time::timeout(PATIENCE, running).await;
         let Progress { ops, commits, .. } = progress.into_inner();

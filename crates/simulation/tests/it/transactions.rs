@@ -38,6 +38,25 @@ fn transactions_that_change_their_processes_are_not_aborted_because_of_that() {
 }
 
 #[test]
+fn what_every_replica_serves_is_up_to_date() {
+    assert_sound(1..=40, Options { global: true, ..Options::default() });
+}
+
+#[test]
+fn with_clocks_further_apart_than_expected_transactions_are_serializable() {
+    assert_sound(1..=20, Options { global: true, wrong_clocks: true, ..Options::default() });
+}
+
+#[test]
+fn bugs_in_what_every_replica_serves_are_found() {
+    for bug in [Node::CommitWaitSkipped, Node::ReadWaitSkipped, Node::SkewIgnored] {
+        let options = Options { bug: Some(Planted::Node(bug)), global: true, ..Options::default() };
+        let found = (1..=200).find(|seed| run(*seed, options).violation.is_some());
+        assert!(found.is_some(), "{bug:?} is not found");
+    }
+}
+
+#[test]
 fn a_seed_gives_the_same_run_twice() {
     for (seed, whole_ranges) in (1..=4).flat_map(|seed| [(seed, true), (seed, false)]) {
         let options = Options { whole_ranges, tracing: Tracing::Kept, ..Options::default() };

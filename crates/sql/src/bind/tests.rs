@@ -58,6 +58,7 @@ fn table(
         foreign_keys: Vec::new(),
         comment: None,
         row_count: Some(rows),
+        placement: Default::default(),
     }
 }
 

@@ -49,6 +49,30 @@ pub struct TableDescriptor {
     pub comment: Option<String>,
     /// Rows counted by the last ANALYZE or estimated from the size; `None` if unknown.
     pub row_count: Option<f64>,
+    /// Where its contents are kept, and who serves them.
+    #[serde(default, skip_serializing_if = "TablePlacement::is_default")]
+    pub placement: TablePlacement,
+}
+
+/// Where the contents of a table are kept, and who serves them; what is empty is as for the tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TablePlacement {
+    /// `key=value` pairs of which every node with a replica has all.
+    #[serde(default)]
+    pub constraints: Vec<String>,
+    /// `key=value` pairs, the dearest first: leases go to a node that has it.
+    #[serde(default)]
+    pub lease_preferences: Vec<String>,
+    /// Whether every replica serves reads of the present, for which commits wait.
+    #[serde(default)]
+    pub global_reads: bool,
+}
+
+impl TablePlacement {
+    /// Whether the table is kept as the tenant.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A column.

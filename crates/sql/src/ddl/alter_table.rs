@@ -251,6 +251,7 @@ impl DdlContext<'_> {
                     }
                 }
             }
+            AlterAction::Place(changes) => return self.place(changed, changes),
             AlterAction::AddConstraint(constraint) => return self.add_constraint(&table, constraint).await,
             AlterAction::DropConstraint { name, if_exists, cascade } => {
                 return self.drop_constraint(&table, name, *if_exists, *cascade).await;

@@ -5,7 +5,9 @@ use super::statement::{ColumnDef, ConstraintKind, CreateTable, Like};
 use super::tokens::{Name, quote_ident, quote_literal};
 use crate::bind::Binder;
 use crate::catalog::Relation;
-use crate::catalog::descriptor::{ColumnDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
+use crate::catalog::descriptor::{
+    ColumnDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor, TablePlacement,
+};
 use crate::exec::execute;
 use crate::parse::Statement;
 use crate::plan::{Plan, PlanKind};
@@ -48,6 +50,7 @@ impl DdlContext<'_> {
             foreign_keys: Vec::new(),
             comment: None,
             row_count: None,
+            placement: TablePlacement::default(),
         })
     }
 

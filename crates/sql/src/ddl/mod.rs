@@ -37,6 +37,7 @@ mod index;
 mod naming;
 mod parse;
 mod parse_table;
+pub(crate) mod placement;
 mod rewrite;
 mod role;
 mod schema_object;

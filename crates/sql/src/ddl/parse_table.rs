@@ -1,6 +1,7 @@
 //! CREATE TABLE, CREATE INDEX, ALTER TABLE.
 
 use super::parse::sequence_options;
+use super::placement;
 use super::statement::{
     AlterAction, ColumnDef, Constraint, ConstraintKind, CreateIndex, CreateTable, Ddl, ForeignKey, Like,
     ObjectKind, SequenceOptions,
@@ -488,8 +489,8 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
     }
     if c.take("set") || c.take("reset") {
         if c.peek() == Some(&Token::LParen) {
-            c.parenthesized()?;
-            return Ok(AlterAction::Nothing);
+            let changes = placement::changes(c)?;
+            return Ok(if changes.is_empty() { AlterAction::Nothing } else { AlterAction::Place(changes) });
         }
         if c.take_one(&["logged", "unlogged"]).is_some()
             || c.take("without cluster")

@@ -1,5 +1,6 @@
 //! Schema changes as they are written.
 
+use super::placement::PlacementChange;
 use super::tokens::Name;
 use crate::parse::Statement;
 use sqlparser::ast::DataType;
@@ -127,6 +128,8 @@ pub(crate) enum AlterAction {
     },
     ValidateConstraint,
     Owner(String),
+    /// SET (dormouse.…) and RESET: where the table is kept.
+    Place(Vec<PlacementChange>),
     /// SET (fillfactor…), SET STATISTICS, CLUSTER ON, REPLICA IDENTITY…: nothing here depends on it.
     Nothing,
     Unsupported(String),

@@ -233,7 +233,11 @@ impl Session {
             let committing = tokio::spawn(async move {
                 let result = open.txn.commit().await;
                 match (&result, &open.overlay) {
-                    (Ok(_), Some(overlay)) => engine.publish(overlay.clone()),
+                    (Ok(_), Some(overlay)) => {
+                        let before = engine.known_catalog();
+                        engine.publish(overlay.clone());
+                        engine.place_tables(before, overlay).await;
+                    }
                     (Err(error), _) if error.kind() == KvErrorKind::Ambiguous => engine.forget_catalog(),
                     _ => {}
                 }

@@ -64,6 +64,7 @@ fn table() -> TableDescriptor {
         foreign_keys: Vec::new(),
         comment: None,
         row_count: None,
+        placement: Default::default(),
     }
 }
 

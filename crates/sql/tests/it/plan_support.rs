@@ -217,6 +217,7 @@ pub fn table(oid: Oid, name: &str, columns: &[&str]) -> TableDescriptor {
         foreign_keys: Vec::new(),
         comment: None,
         row_count: None,
+        placement: Default::default(),
     }
 }
 

@@ -10,18 +10,42 @@ use crate::walk::Pauses;
 use kv_api::batch::{BatchRequest, EndTxn, Prepare, RequestKind};
 use kv_api::{Header, KvError, Timestamp};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+
+/// How far clocks of ranges are ahead of wall clocks at most.
+const MOST_AHEAD: Duration = Duration::from_secs(8);
 
 /// What became of a part.
 pub enum Outcome {
-    /// It is prepared there.
-    Prepared(Timestamp),
+    /// It is prepared there. Where commits are waited out, that is what the range's leaseholder said of its clock.
+    Prepared(Timestamp, Option<Shown>),
     /// The range was split.
     Split,
     /// It is not prepared, and will not be unless `unanswered`: then an earlier batch may still arrive.
     Failed { error: KvError, unanswered: bool },
     /// Nobody knows.
     Unknown,
+}
+
+/// What a wall clock showed at an instant, or before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    wall_ns: u64,
+    at: Instant,
+}
+
+impl Shown {
+    /// What a clock shows now, as an answer says; 0: it does not say.
+    fn now(wall_ns: u64) -> Option<Self> {
+        (wall_ns > 0).then(|| Shown { wall_ns, at: Instant::now() })
+    }
+
+    /// When it has passed a timestamp, which is no further ahead than clocks of ranges are.
+    pub fn passes(&self, timestamp: Timestamp) -> Instant {
+        let missing = Duration::from_nanos(timestamp.wall_ns.saturating_sub(self.wall_ns));
+        self.at + missing.min(MOST_AHEAD) + Duration::from_millis(1)
+    }
 }
 
 /// Asks until there is an answer, at most until `order.give_up`. Who waits for the commit is told that its outcome is
@@ -51,6 +75,7 @@ pub async fn prepare(
             Some(doubt_at) => in_time(sent, doubt_at, order.give_up, &teller).await,
         };
         let Some(answer) = answer else { return (share, Outcome::Unknown) };
+        let shown = answer.as_ref().ok().and_then(|sent| Shown::now(sent.response.wall_ns));
         match asked.judge(answer.map(|sent| sent.response)) {
             Next::Prepared(at) => {
                 let (range_id, answered) =
@@ -59,7 +84,7 @@ pub async fn prepare(
                     true => leads.note(range_id, at, answered),
                     false => leads.note_met(range_id),
                 });
-                return (share, Outcome::Prepared(at));
+                return (share, Outcome::Prepared(at, shown));
             }
             Next::Split => return (share, Outcome::Split),
             Next::Failed(error) => {

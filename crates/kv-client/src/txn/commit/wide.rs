@@ -17,7 +17,7 @@ use super::super::end::Farewell;
 use super::super::options::CommitInfo;
 use super::super::state::{State, Status};
 use super::super::{Txn, lost, split_without_end};
-use super::prepare::{Outcome, prepare};
+use super::prepare::{Outcome, Shown, prepare};
 use super::refresh::refresh;
 use super::settle::{self, Settled};
 use super::share::Share;
@@ -99,6 +99,8 @@ struct Wide {
     /// Who else knows the transaction.
     others: Vec<Farewell>,
     teller: Arc<Teller>,
+    /// What the clock of a range showed where commits are waited out, if there is any.
+    shown: Option<Shown>,
 }
 
 impl Txn {
@@ -145,6 +147,7 @@ impl Txn {
             readers,
             others: others.into_vec(),
             teller: Arc::new(Teller(Mutex::new(Some(tell)))),
+            shown: None,
         })
     }
 }
@@ -169,7 +172,7 @@ impl Wide {
         match decided {
             Ok(settled) => {
                 metrics().wide_commits.inc();
-                self.teller.tell(Ok(settled.at));
+                self.tell_when_passed(settled.at);
                 others.into_iter().for_each(|farewell| farewell.send(&self.client));
                 settle::finish(&self.client, settled).await;
             }
@@ -190,6 +193,17 @@ impl Wide {
             }
             Err(Failure::Unknown) => self.teller.outcome_unknown(),
         }
+    }
+
+    /// Tells that the transaction has committed, once clocks have passed that where it must be waited out. It is settled
+    /// meanwhile.
+    fn tell_when_passed(&self, at: Timestamp) {
+        let Some(passed) = self.shown.map(|shown| shown.passes(at)) else { return self.teller.tell(Ok(at)) };
+        let teller = Arc::clone(&self.teller);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(passed).await;
+            teller.tell(Ok(at));
+        });
     }
 
     /// Brings the transaction to where it is committed, or cannot be.
@@ -234,8 +248,9 @@ impl Wide {
             let (share, outcome) =
                 joined.map_or((None, Outcome::Unknown), |(share, outcome)| (Some(share), outcome));
             let failed = match (outcome, share) {
-                (Outcome::Prepared(at), share) => {
+                (Outcome::Prepared(at, shown), share) => {
                     prepared.push(at);
+                    self.shown = shown.or(self.shown);
                     self.writers.extend(share);
                     None
                 }

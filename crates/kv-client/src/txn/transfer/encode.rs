@@ -306,7 +306,7 @@ impl CarriedPart {
 
     fn restored(self) -> Part {
         let Span { start, end } = self.span;
-        let mut at = Located { range_id: self.range_id, start, end };
+        let mut at = Located { range_id: self.range_id, start, end, ..Located::default() };
         if at.start.is_empty() {
             at.vanish();
         }

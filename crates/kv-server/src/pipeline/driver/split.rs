@@ -13,6 +13,7 @@
 
 use super::{Driver, busy, span_of};
 use crate::pipeline::not_leaseholder;
+use crate::span_config;
 use bytes::Bytes;
 use kv_api::{KvError, KvErrorKind};
 use replication::command::RangeChange;
@@ -66,7 +67,7 @@ fn parts(own: &RangeDescriptor, at: &SplitAt) -> Result<(RangeDescriptor, RangeD
         start: at.key.clone(),
         end: own.end.clone(),
         generation: 1,
-        config: own.config.clone(),
+        config: span_config::inherited(&own.config, &own.start),
         origin: own.family(),
     };
     Ok((left, right))

@@ -42,7 +42,7 @@ fn part(rng: &mut StdRng, range_id: u8) -> Part {
     let known = rng.random() || u64::from(range_id) == CLAIM.range_id;
     let has_intents = rng.random() && known;
     let (start, end) = (key(range_id * 10), key(range_id * 10 + 10));
-    let mut at = Located { range_id: range_id.into(), start: start.clone(), end };
+    let mut at = Located { range_id: range_id.into(), start: start.clone(), end, ..Located::default() };
     if rng.random() {
         at.vanish();
     }
@@ -129,7 +129,7 @@ fn what_was_exported_comes_back_as_it_was() {
 fn sample() -> Exported {
     let mut state = State::new(0, Priority::Normal, Environment::of_machine());
     let part = |range_id: u64, known| Part {
-        at: Located { range_id, start: key(range_id as u8 * 10), end: key(range_id as u8 * 10 + 10) },
+        at: Located { range_id, start: key(range_id as u8 * 10), end: key(range_id as u8 * 10 + 10), ..Located::default() },
         key: key(range_id as u8 * 10),
         known,
         ..Part::default()

@@ -5,6 +5,7 @@
 
 mod commit;
 mod end;
+mod flush_all;
 mod group;
 mod options;
 mod part;

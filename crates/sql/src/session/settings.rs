@@ -48,6 +48,8 @@ pub(crate) struct Derived {
     pub isolation: IsolationLevel,
     pub read_only: bool,
     pub follower_reads: bool,
+    pub parallel_commits: bool,
+    pub buffered_writes: bool,
     pub engine: EngineChoice,
     /// What the reading of literals depends on, as a key.
     pub literals: Arc<str>,
@@ -405,6 +407,8 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         isolation: IsolationLevel::by_name(get("default_transaction_isolation")).unwrap_or_default(),
         read_only: get("default_transaction_read_only") == "on",
         follower_reads: get("follower_reads") == "on",
+        parallel_commits: get("kv_parallel_commits") == "on",
+        buffered_writes: get("kv_buffered_writes") == "on",
         engine: EngineChoice::parse(get("engine")).unwrap_or_default(),
     }
 }

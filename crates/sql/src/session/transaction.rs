@@ -83,6 +83,7 @@ impl Session {
             read_only: follower_reads,
             follower_reads,
             as_of: past.map(|past| past.timestamp),
+            parallel_commits: self.view.derived.parallel_commits,
             ..TxnOptions::default()
         })
     }

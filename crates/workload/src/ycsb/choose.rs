@@ -45,19 +45,19 @@ pub enum Distribution {
     Uniform,
 }
 
-/// An operation.
+/// An operation, with the number of the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Reads all fields of a row.
-    Read { row: u64 },
-    /// Replaces a field.
-    Update { row: u64, field: usize },
+    /// Reads all fields.
+    Read(u64),
+    /// Replaces one field.
+    Update(u64, usize),
     /// Reads all fields and replaces one.
-    ReadModifyWrite { row: u64, field: usize },
-    /// Adds a row.
-    Insert { row: u64 },
-    /// Reads rows in the order of their keys.
-    Scan { row: u64, rows: i64 },
+    ReadModifyWrite(u64, usize),
+    /// Adds the row.
+    Insert(u64),
+    /// Reads at most so many rows in the order of their keys.
+    Scan(u64, i64),
 }
 
 impl Mix {
@@ -153,13 +153,11 @@ impl Chooser {
     pub fn operation(&mut self) -> Operation {
         let other = self.random.random_range(0..100) < self.mix.share();
         match (self.mix, other) {
-            (Mix::A | Mix::B, true) => Operation::Update { row: self.row(), field: self.field() },
-            (Mix::F, true) => Operation::ReadModifyWrite { row: self.row(), field: self.field() },
-            (Mix::D | Mix::E, true) => Operation::Insert { row: self.rows.begin_insert() },
-            (Mix::E, false) => {
-                Operation::Scan { row: self.row(), rows: self.random.random_range(1..=MOST_SCANNED) }
-            }
-            _ => Operation::Read { row: self.row() },
+            (Mix::A | Mix::B, true) => Operation::Update(self.row(), self.field()),
+            (Mix::F, true) => Operation::ReadModifyWrite(self.row(), self.field()),
+            (Mix::D | Mix::E, true) => Operation::Insert(self.rows.begin_insert()),
+            (Mix::E, false) => Operation::Scan(self.row(), self.random.random_range(1..=MOST_SCANNED)),
+            _ => Operation::Read(self.row()),
         }
     }
 
@@ -207,15 +205,13 @@ mod tests {
         let share = |mix, is: fn(&Operation) -> bool| {
             drawn(mix).iter().filter(|operation| is(operation)).count() / 100
         };
-        let is_read = |operation: &Operation| matches!(operation, Operation::Read { .. });
-        assert!(
-            (48..=52).contains(&share(Mix::A, |operation| matches!(operation, Operation::Update { .. })))
-        );
+        let is_read = |operation: &Operation| matches!(operation, Operation::Read(..));
+        assert!((48..=52).contains(&share(Mix::A, |operation| matches!(operation, Operation::Update(..)))));
         assert!((93..=97).contains(&share(Mix::B, is_read)) && share(Mix::C, is_read) == 100);
         assert!((93..=97).contains(&share(Mix::D, is_read)));
-        assert!((3..=7).contains(&share(Mix::D, |operation| matches!(operation, Operation::Insert { .. }))));
-        assert!((93..=97).contains(&share(Mix::E, |operation| matches!(operation, Operation::Scan { .. }))));
-        let modifies = |operation: &Operation| matches!(operation, Operation::ReadModifyWrite { .. });
+        assert!((3..=7).contains(&share(Mix::D, |operation| matches!(operation, Operation::Insert(..)))));
+        assert!((93..=97).contains(&share(Mix::E, |operation| matches!(operation, Operation::Scan(..)))));
+        let modifies = |operation: &Operation| matches!(operation, Operation::ReadModifyWrite(..));
         assert!((48..=52).contains(&share(Mix::F, modifies)));
     }
 

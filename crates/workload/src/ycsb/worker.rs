@@ -110,27 +110,27 @@ impl Worker for YcsbWorker {
         }
         let Some(statements) = self.statements.clone() else { return Ok("read") };
         let operation = match self.unfinished.take() {
-            Some(row) => Operation::Insert { row },
+            Some(row) => Operation::Insert(row),
             None => self.chooser.operation(),
         };
         match operation {
-            Operation::Read { row } => {
+            Operation::Read(row) => {
                 client.query_opt(&statements.read, &[&key(row)]).await?;
                 Ok("read")
             }
-            Operation::Scan { row, rows } => {
+            Operation::Scan(row, rows) => {
                 client.query(&statements.scan, &[&key(row), &rows]).await?;
                 Ok("scan")
             }
-            Operation::Update { row, field } => {
+            Operation::Update(row, field) => {
                 update(client, &statements, row, field, self.chooser.seed()).await?;
                 Ok("update")
             }
-            Operation::ReadModifyWrite { row, field } => {
+            Operation::ReadModifyWrite(row, field) => {
                 modify(client, &statements, row, field, self.chooser.seed()).await?;
                 Ok("modify")
             }
-            Operation::Insert { row } => {
+            Operation::Insert(row) => {
                 self.insert(client, &statements.insert, row).await?;
                 Ok("insert")
             }

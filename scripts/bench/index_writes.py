@@ -4,8 +4,7 @@ import threading
 import time
 
 import psycopg
-from far import Far
-from systems import ms, percentile
+from systems import Far, ms, percentile
 
 # One way between any two of the three nodes: 20 ms there and back.
 ONE_WAY_MS = 10

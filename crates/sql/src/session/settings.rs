@@ -453,6 +453,18 @@ mod tests {
     }
 
     #[test]
+    fn commits_are_as_fast_as_they_can_be_unless_told_otherwise() {
+        let mut settings = Settings::new();
+        let fast =
+            |settings: &Settings| (settings.derived().parallel_commits, settings.derived().buffered_writes);
+        assert_eq!(fast(&settings), (true, true));
+        settings.set("kv_parallel_commits", Some("off"), false, false).unwrap();
+        assert_eq!(fast(&settings), (false, true));
+        settings.set("kv_buffered_writes", Some("false"), false, false).unwrap();
+        assert_eq!(fast(&settings), (false, false));
+    }
+
+    #[test]
     fn only_reported_settings_are_reported_once() {
         let mut settings = Settings::new();
         settings.set("datestyle", Some("German"), false, false).unwrap();

@@ -3,7 +3,7 @@
 use super::choose::{Chooser, Operation, Rows};
 use super::record::{FIELDS, field, key};
 use crate::Worker;
-use crate::errors::{Failure, Kind};
+use crate::errors::Failure;
 use async_trait::async_trait;
 use std::sync::Arc;
 use tokio_postgres::types::ToSql;
@@ -42,14 +42,14 @@ pub struct YcsbWorker {
     chooser: Chooser,
     rows: Arc<Rows>,
     statements: Option<Arc<Statements>>,
-    /// A row whose insertion was undone and is to be repeated.
-    unfinished: Option<u64>,
+    /// What was undone is done again: else what conflicts little would be done more often than it should.
+    undone: Option<Operation>,
 }
 
 impl YcsbWorker {
     /// The worker of one connection.
     pub fn new(chooser: Chooser, rows: Arc<Rows>) -> Self {
-        Self { chooser, rows, statements: None, unfinished: None }
+        Self { chooser, rows, statements: None, undone: None }
     }
 
     async fn insert(&mut self, client: &Client, insert: &Statement, row: u64) -> Result<(), Failure> {
@@ -59,12 +59,41 @@ impl YcsbWorker {
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&key];
         values.extend(fields.iter().map(|text| text as &(dyn ToSql + Sync)));
         let inserted = client.execute(insert, &values).await.map_err(Failure::of_commit);
-        match &inserted {
-            Err(failure) if Kind::of(failure.error()) == Kind::Retry => self.unfinished = Some(row),
+        if !matches!(inserted, Err(Failure::Undone(_))) {
             // Where it is not known, reading finds it or does not.
-            _ => self.rows.end_insert(row),
+            self.rows.end_insert(row);
         }
         inserted.map(drop)
+    }
+
+    async fn carry_out(
+        &mut self,
+        client: &mut Client,
+        statements: &Statements,
+        operation: Operation,
+    ) -> Result<&'static str, Failure> {
+        match operation {
+            Operation::Read(row) => {
+                client.query_opt(&statements.read, &[&key(row)]).await?;
+                Ok("read")
+            }
+            Operation::Scan(row, rows) => {
+                client.query(&statements.scan, &[&key(row), &rows]).await?;
+                Ok("scan")
+            }
+            Operation::Update(row, field) => {
+                update(client, statements, row, field, self.chooser.seed()).await?;
+                Ok("update")
+            }
+            Operation::ReadModifyWrite(row, field) => {
+                modify(client, statements, row, field, self.chooser.seed()).await?;
+                Ok("modify")
+            }
+            Operation::Insert(row) => {
+                self.insert(client, &statements.insert, row).await?;
+                Ok("insert")
+            }
+        }
     }
 }
 
@@ -109,31 +138,11 @@ impl Worker for YcsbWorker {
             self.prepare(client).await?;
         }
         let Some(statements) = self.statements.clone() else { return Ok("read") };
-        let operation = match self.unfinished.take() {
-            Some(row) => Operation::Insert(row),
-            None => self.chooser.operation(),
-        };
-        match operation {
-            Operation::Read(row) => {
-                client.query_opt(&statements.read, &[&key(row)]).await?;
-                Ok("read")
-            }
-            Operation::Scan(row, rows) => {
-                client.query(&statements.scan, &[&key(row), &rows]).await?;
-                Ok("scan")
-            }
-            Operation::Update(row, field) => {
-                update(client, &statements, row, field, self.chooser.seed()).await?;
-                Ok("update")
-            }
-            Operation::ReadModifyWrite(row, field) => {
-                modify(client, &statements, row, field, self.chooser.seed()).await?;
-                Ok("modify")
-            }
-            Operation::Insert(row) => {
-                self.insert(client, &statements.insert, row).await?;
-                Ok("insert")
-            }
+        let operation = self.undone.take().unwrap_or_else(|| self.chooser.operation());
+        let done = self.carry_out(client, &statements, operation).await;
+        if matches!(done, Err(Failure::Undone(_))) {
+            self.undone = Some(operation);
         }
+        done
     }
 }

@@ -29,7 +29,7 @@ class Distance:
     """The proxies, one process for each node."""
 
     def __init__(self, one_way_ms):
-        self.one_way_ms, self.processes = one_way_ms, []
+        self.one_way_ms, self.processes, self.known = one_way_ms, [], []
 
     def _order(self, process, **order):
         process.stdin.write(json.dumps(order) + "\n")
@@ -44,10 +44,13 @@ class Distance:
         self.processes.append(process)
         listen = free_port()
         self._order(process, listen=listen, to=port, place=place, ms=self.one_way_ms)
+        for known in self.known:
+            self._order(process, **known)
         return f"127.0.0.1:{listen}"
 
     def stands(self, pid, place):
-        """A process stands at a place. To be said before it connects."""
+        """A process stands at a place. To be said before it connects to anything."""
+        self.known.append({"pid": pid, "place": place})
         for process in self.processes:
             self._order(process, pid=pid, place=place)
 
@@ -108,8 +111,8 @@ class Far(Commands):
             join = ["--join", self.kv[0]] if self.kv else []
             file = self._start(name, "kv", "--store", os.path.join(self.directory, name), "--listen", f"127.0.0.1:{port}",
                                "--advertise", advertised, "--locality", f"region={place}", *join)
-            for process in self.processes.values():
-                self.distance.stands(process.pid, PLACES[list(self.processes.values()).index(process)])
+            # It takes longer to start than to say so.
+            self.distance.stands(self.processes[name].pid, place)
             self._serving(name, file)
             self.kv.append(advertised)
 

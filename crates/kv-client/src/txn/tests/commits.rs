@@ -110,7 +110,11 @@ async fn all_writes_are_flushed_to_all_ranges_at_the_same_time() {
     txn.flush_all().await.unwrap();
     write(&txn, &["n", "a", "o", "x"]);
     txn.put_if_absent(b"b", bytes("new")).unwrap();
+    model.store.lock().received.clear();
     txn.flush_all().await.unwrap();
+    let mut trace = model.store.lock().trace();
+    trace.sort();
+    assert_eq!(trace, ["70 write", "71 write", "72 write"]);
     assert_eq!(model.store.lock().intents(), 5);
     txn.commit().await.unwrap();
     model.settled().await;
@@ -120,21 +124,23 @@ async fn all_writes_are_flushed_to_all_ranges_at_the_same_time() {
 #[tokio::test]
 async fn what_one_range_refuses_fails_the_flush_to_all() {
     let model = two_ranges().await;
+    model.split("t", 0);
     let txn = begin(&model);
-    write(&txn, &["a"]);
+    write(&txn, &["a", "x"]);
     txn.put_if_absent(b"n", bytes("new")).unwrap();
     let error = txn.flush_all().await.unwrap_err();
     assert_eq!((error.kind(), error.key), (KvErrorKind::ConditionFailed, Some(bytes("n"))));
-    assert_eq!(model.store.lock().intents(), 1);
+    // The range behind it was sent to as well.
+    assert_eq!(model.store.lock().intents(), 2);
     txn.rollback().await;
     // A range that was split in the meantime is asked part by part.
     let txn = begin(&model);
-    write(&txn, &["a", "n", "x"]);
-    model.split("t", 0);
+    write(&txn, &["a", "n", "p"]);
+    model.split("o", 0);
     txn.flush_all().await.unwrap();
     txn.commit().await.unwrap();
     model.settled().await;
-    assert!(is_new(&model, &["a", "n", "x"]));
+    assert!(is_new(&model, &["a", "n", "p"]));
 }
 
 #[tokio::test]

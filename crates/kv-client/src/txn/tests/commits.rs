@@ -106,6 +106,8 @@ async fn without_parallel_commits_the_record_decides_before_the_commit_is_acknow
 async fn all_writes_are_flushed_to_all_ranges_at_the_same_time() {
     let model = two_ranges().await;
     model.split("t", 0);
+    // So that the client knows of the split.
+    put(&model, "x", "1").await;
     let txn = begin(&model);
     txn.flush_all().await.unwrap();
     write(&txn, &["n", "a", "o", "x"]);
@@ -125,6 +127,7 @@ async fn all_writes_are_flushed_to_all_ranges_at_the_same_time() {
 async fn what_one_range_refuses_fails_the_flush_to_all() {
     let model = two_ranges().await;
     model.split("t", 0);
+    put(&model, "x", "1").await;
     let txn = begin(&model);
     write(&txn, &["a", "x"]);
     txn.put_if_absent(b"n", bytes("new")).unwrap();

@@ -85,7 +85,7 @@ class Writers:
             connection.close()
 
 
-def measure(system, tenant, url, indexes, seconds, turns):
+def measure(url, indexes, seconds, turns):
     """For each mode, (writes per second, p50 in seconds)."""
     writers = Writers(url, indexes)
     rates, p50 = {mode: [] for mode in MODES}, {mode: [] for mode in MODES}
@@ -112,7 +112,7 @@ def index_writes(options):
             ranges += make_table(system, "wide", url, indexes)
         system.wait_for("wide", ranges)
         for indexes in INDEXES:
-            found = measure(system, "wide", url, indexes, seconds, turns)
+            found = measure(url, indexes, seconds, turns)
             (rate, p50), (slow, long) = found["on", "on"], found["on", "off"]
             rows.append((indexes, *(f"{rate:,.0f}/s, {ms(p50)}" for rate, p50 in (found[mode] for mode in MODES)),
                          f"{100 * (rate / slow - 1):+.0f} %, {100 * (p50 / long - 1):+.0f} %"))

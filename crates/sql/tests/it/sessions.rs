@@ -41,7 +41,8 @@ async fn writes_sent_by_the_statement_are_as_good_as_those_sent_by_the_commit() 
     db.execute("INSERT INTO t VALUES (1, 10), (2, 20)").await;
     for text in ["INSERT INTO t VALUES (3, 20)", "UPDATE t SET b = 10 WHERE a = 2"] {
         let error = db.error(text).await;
-        assert_eq!((error.code, error.constraint.as_deref()), (SqlState::UNIQUE_VIOLATION, Some("t_b_key")));
+        assert_eq!(error.code, SqlState::UNIQUE_VIOLATION);
+        assert!(error.message.contains("t_b_key"), "{}", error.message);
     }
     db.execute(
         "BEGIN; INSERT INTO t VALUES (3, 30); SAVEPOINT a; UPDATE t SET b = b + 1; DELETE FROM t WHERE a = 1",

@@ -11,8 +11,10 @@ import subprocess
 import time
 
 import psycopg
+from index_writes import index_writes
 from ranges import follower_reads, many_tenants, range_cost
 from systems import Dormouse, Postgres, cpu_seconds, last_json, memory, mib, ms, percentile, pgbench
+from transactions import before, cpu_per_operation, retries, ycsb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -162,6 +164,11 @@ BENCHMARKS = {
     "ranges": many_tenants,
     "range-cost": range_cost,
     "follower-reads": follower_reads,
+    "index-writes": index_writes,
+    "cpu-per-op": cpu_per_operation,
+    "retries": retries,
+    "ycsb": ycsb,
+    "before": before,
 }
 
 
@@ -181,6 +188,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="short runs, to check the script")
     parser.add_argument("--tenants", type=int, default=20_000, metavar="N", help="tenants of the section ranges")
     parser.add_argument("--ranges", type=int, default=1_000, metavar="N", help="awake ranges of the section range-cost")
+    parser.add_argument("--before", metavar="PROGRAM", help="the dormouse that the section before compares with")
     options = parser.parse_args()
     sections = []
     for name, benchmark in BENCHMARKS.items():

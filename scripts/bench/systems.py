@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from dormouse import PG_BIN, Dormouse, cpu_seconds, disk, free_port, memory  # noqa: E402,F401
+from far import Far  # noqa: E402,F401
 
 
 def percentile(values, share):

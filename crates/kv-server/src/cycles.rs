@@ -151,10 +151,8 @@ mod tests {
 
     #[test]
     fn the_lowest_priority_of_a_cycle_gives_way() {
-        let wait = |waiter: u8, holder: u8, priority| Waiting {
-            priority,
-            ..waiting([waiter; 16], [holder; 16])
-        };
+        let wait =
+            |waiter: u8, holder: u8, priority| Waiting { priority, ..waiting([waiter; 16], [holder; 16]) };
         let (low, normal, high) = (Priority::Low, Priority::Normal, Priority::High);
         let waits = [wait(3, 1, high), wait(1, 2, normal), wait(2, 3, normal)];
         assert_eq!(victims(&waits, &waits), [[2; 16]], "not the important one");

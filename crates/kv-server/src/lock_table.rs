@@ -158,9 +158,8 @@ impl<W> LockTable<W> {
     /// Whether a transaction could have a lock at once without taking it from anybody.
     pub fn is_free(&self, txn: TxnKey, key: &[u8], strength: LockStrength) -> bool {
         let nobody = Standings::default();
-        let free = |lock: &Lock<W>| {
-            lock.is_held_alone(txn, strength) || !lock.must_wait(&nobody, txn, strength)
-        };
+        let free =
+            |lock: &Lock<W>| lock.is_held_alone(txn, strength) || !lock.must_wait(&nobody, txn, strength);
         self.locks.get(key).is_none_or(free)
     }
 

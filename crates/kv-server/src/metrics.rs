@@ -4,8 +4,8 @@ use crate::contention::WaitKind;
 use kv_api::batch::RequestKind;
 use kv_api::contention::WaitEnd;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, core::Collector,
-    exponential_buckets,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    core::Collector, exponential_buckets,
 };
 use std::sync::OnceLock;
 

@@ -4,7 +4,9 @@ use crate::Workload;
 use crate::append::{Append, AppendArgs};
 use crate::bank::{Bank, BankArgs};
 use crate::kv::{Kv, KvArgs};
+use crate::orders::{Orders, OrdersArgs};
 use crate::report::Output;
+use crate::ycsb::{Ycsb, YcsbArgs};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -118,6 +120,10 @@ pub enum Workloads {
     Bank(BankArgs),
     /// Transactions on lists and registers, whose history is recorded and judged; `run` empties its tables
     Append(AppendArgs),
+    /// Orders and payments that contend for few rows, after TPC-C; warehouses are the unit of scale
+    Orders(OrdersArgs),
+    /// The core workloads A to F of YCSB; 10,000 rows per unit of scale
+    Ycsb(YcsbArgs),
 }
 
 impl Workloads {
@@ -127,6 +133,8 @@ impl Workloads {
             Self::Kv(arguments) => Box::new(Kv::new(arguments, common)),
             Self::Bank(arguments) => Box::new(Bank::new(arguments, common)),
             Self::Append(arguments) => Box::new(Append::new(arguments, common)),
+            Self::Orders(arguments) => Box::new(Orders::new(arguments, common)),
+            Self::Ycsb(arguments) => Box::new(Ycsb::new(arguments, common)),
         }
     }
 }
@@ -149,6 +157,8 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isolation::Level;
+    use crate::ycsb::choose::Mix;
     use clap::Parser;
 
     #[derive(Debug, Parser)]
@@ -186,6 +196,26 @@ mod tests {
     }
 
     #[test]
+    fn workloads_of_ycsb_are_letters_and_levels_are_of_all_who_contend() {
+        for (letter, mix) in [("A", Mix::A), ("d", Mix::D), ("F", Mix::F)] {
+            let Command::Run(run) = parse(&format!("run ycsb --workload {letter}")).unwrap() else {
+                panic!()
+            };
+            assert!(matches!(run.workload, Workloads::Ycsb(ycsb) if ycsb.workload == mix));
+        }
+        for name in ["orders", "bank"] {
+            let line = format!("run {name} --isolation read-committed");
+            let Command::Run(run) = parse(&line).unwrap() else { panic!() };
+            let (Workloads::Orders(OrdersArgs { isolation }) | Workloads::Bank(BankArgs { isolation, .. })) =
+                run.workload
+            else {
+                panic!()
+            };
+            assert_eq!(isolation, Some(Level::ReadCommitted));
+        }
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for line in [
             "run",
@@ -194,6 +224,8 @@ mod tests {
             "run kv --read-percent 101",
             "run kv --duration x",
             "run append --keys 0",
+            "run ycsb --workload g",
+            "run bank --isolation mixed",
             "check-history",
         ] {
             assert!(parse(line).is_err(), "{line}");

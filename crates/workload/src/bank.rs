@@ -14,6 +14,7 @@
 
 use crate::args::Common;
 use crate::errors::Failure;
+use crate::isolation::Level;
 use crate::report::CheckReport;
 use crate::{Worker, Workload};
 use anyhow::Context;
@@ -47,6 +48,9 @@ pub struct BankArgs {
     /// How a transfer takes hold of its accounts
     #[arg(long, value_enum, default_value_t = Locking::Select)]
     pub locking: Locking,
+    /// What transfers ask for, if not the database's default
+    #[arg(long, value_enum)]
+    pub isolation: Option<Level>,
 }
 
 /// How a transfer takes hold of its accounts.
@@ -63,6 +67,7 @@ pub enum Locking {
 pub struct Bank {
     accounts: i64,
     locking: Locking,
+    isolation: Option<Level>,
     seed: u64,
     acknowledged: Option<PathBuf>,
     counts: Arc<Counts>,
@@ -80,6 +85,7 @@ impl Bank {
         Self {
             accounts: i64::from(common.scale) * i64::from(ACCOUNTS_PER_SCALE),
             locking: arguments.locking,
+            isolation: arguments.isolation,
             seed: common.seed.unwrap_or_else(rand::random),
             acknowledged: common.acknowledged.clone(),
             counts: Arc::default(),
@@ -123,6 +129,7 @@ impl Workload for Bank {
         Ok(Box::new(BankWorker {
             accounts: self.accounts,
             locking: self.locking,
+            isolation: self.isolation,
             random: StdRng::seed_from_u64(self.seed.wrapping_add(u64::from(number))),
             statements: None,
             log: self.acknowledged.as_ref().map(open_log).transpose()?,
@@ -240,6 +247,7 @@ struct Statements {
 struct BankWorker {
     accounts: i64,
     locking: Locking,
+    isolation: Option<Level>,
     random: StdRng,
     statements: Option<Arc<Statements>>,
     /// Every worker has the file open for itself; appending a line is atomic.
@@ -259,6 +267,9 @@ struct Transfer {
 #[async_trait]
 impl Worker for BankWorker {
     async fn prepare(&mut self, client: &Client) -> Result<(), Error> {
+        if let Some(isolation) = self.isolation {
+            isolation.set(client).await?;
+        }
         self.statements = Some(Arc::new(Statements {
             // In the order of ids, so that two transfers never wait for each other.
             lock: client
@@ -349,7 +360,7 @@ mod tests {
 
     fn bank(acknowledged: Option<PathBuf>) -> Bank {
         let (locking, counts) = (Locking::Select, Arc::default());
-        Bank { accounts: 3, locking, seed: 1, acknowledged, counts }
+        Bank { accounts: 3, locking, isolation: None, seed: 1, acknowledged, counts }
     }
 
     fn checked(balances: &[(i64, i64)], expected: &[(i64, i64)]) -> CheckReport {
@@ -384,6 +395,7 @@ mod tests {
         let mut worker = BankWorker {
             accounts: 3,
             locking: Locking::Update,
+            isolation: None,
             random: StdRng::seed_from_u64(3),
             statements: None,
             log: None,

@@ -9,6 +9,10 @@
 //!   history when the time is over: no anomaly that SERIALIZABLE, or READ COMMITTED, forbids.
 //!   `check-history` judges one that was recorded.
 //!
+//! * [`orders`]: new orders and payments after TPC-C, which contend for a few rows. `check`: the books agree.
+//! * [`ycsb`]: reads, updates, inserts and scans of popular rows, the workloads A to F of YCSB. `check`: every field is
+//!   one that was written.
+//!
 //! They speak only PostgreSQL's protocol, so they run against PostgreSQL itself just as well, which is how
 //! ratios are measured.
 //!
@@ -25,7 +29,7 @@
 //!
 //! # Missing
 //!
-//! A fixed arrival rate (open load), skewed key choice; `ycsb`, `tpcc` and `tpch`.
+//! A fixed arrival rate (open load); `tpcc` and `tpch`.
 
 pub mod append;
 pub mod args;
@@ -33,8 +37,11 @@ pub mod bank;
 pub mod connect;
 pub mod driver;
 mod errors;
+pub mod isolation;
 pub mod kv;
+pub mod orders;
 pub mod report;
+pub mod ycsb;
 
 pub use args::Command;
 pub use errors::{Failure, Kind};

@@ -163,6 +163,12 @@ impl RunReport {
         rows
     }
 
+    /// Attempts that were undone and repeated, for each operation that succeeded.
+    fn retries_per_operation(&self) -> f64 {
+        let operations = self.measured.latencies.count().max(1);
+        (self.measured.retries as f64 / operations as f64 * 1e4).round() / 1e4
+    }
+
     fn all_counts(&self) -> Vec<(&'static str, u64)> {
         let mut counts = vec![
             ("retries", self.measured.retries),
@@ -206,6 +212,7 @@ impl Printable for RunReport {
         for (name, count) in self.all_counts() {
             text += &format!("{:<24} {count:>10}\n", name.replace('_', " "));
         }
+        text += &format!("{:<24} {:>10.4}\n", "retries per operation", self.retries_per_operation());
         if let Some(check) = &self.check {
             text += &format!("\n{}", check.table());
         }
@@ -234,6 +241,7 @@ impl Printable for RunReport {
             "operations": operations,
             "operations_per_second": self.per_second(operations),
             "latency_ms": latency,
+            "retries_per_operation": self.retries_per_operation(),
         });
         if let Some(object) = result.as_object_mut() {
             object.extend(self.all_counts().into_iter().map(|(name, count)| (name.to_owned(), json!(count))));
@@ -363,12 +371,13 @@ mod tests {
         // Beyond the longest latency.
         assert!((json["latency_ms"]["write"]["max"].as_f64().unwrap() - 600_000.0).abs() < 600.0);
         assert_eq!((&json["retries"], &json["declined"]), (&json!(3), &json!(7)));
+        assert_eq!(json["retries_per_operation"], 0.0297);
     }
 
     #[test]
     fn the_table_has_every_kind_and_all() {
         let table = report().table();
-        for word in ["read", "write", "all", "p99 ms", "declined", "4 connections"] {
+        for word in ["read", "write", "all", "p99 ms", "declined", "retries per operation", "4 connections"] {
             assert!(table.contains(word), "{word}\n{table}");
         }
     }

@@ -6,6 +6,7 @@
 
 mod commit;
 mod end;
+mod flush_all;
 mod group;
 mod options;
 mod part;

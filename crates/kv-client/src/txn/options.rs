@@ -43,6 +43,10 @@ pub struct TxnOptions {
     pub lock_timeout_ms: u32,
     /// Buffered writes before they are flushed, in bytes.
     pub buffer_bytes: usize,
+    /// Whether writes in several ranges commit in one round of consensus (`cockroachdb-2020`, section 3.1). Without,
+    /// for measurement, they take the two of a two-phase commit: the commit is written into the record at the anchor
+    /// when all parts are prepared, and acknowledged after that.
+    pub parallel_commits: bool,
 }
 
 impl Default for TxnOptions {
@@ -55,6 +59,7 @@ impl Default for TxnOptions {
             priority: Priority::Normal,
             lock_timeout_ms: 0,
             buffer_bytes: DEFAULT_BUFFER_BYTES,
+            parallel_commits: true,
         }
     }
 }

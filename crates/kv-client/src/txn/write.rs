@@ -4,7 +4,7 @@ use super::options::ReadOptions;
 use super::{Txn, aborted_if_lost, read_only, split_without_end};
 use crate::metrics::metrics;
 use crate::router::SendError;
-use crate::write_buffer::{Write, written_key};
+use crate::write_buffer::Write;
 use bytes::Bytes;
 use kv_api::batch::BatchRequest;
 use kv_api::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
@@ -125,13 +125,7 @@ impl Txn {
             }
             result => result.map_err(aborted_if_lost)?,
         };
-        if let Some(part) = state.parts.get_mut(range_id) {
-            part.has_intents = true;
-            let first = batch.requests.iter().find_map(written_key);
-            part.intent = part.intent.take().or(first.map(|key| Bytes::copy_from_slice(key)));
-        }
-        state.flushes = state.flushes.wrapping_add(1);
-        state.buffer.remove(&batch.requests);
+        state.flushed(range_id, &batch);
         Ok(())
     }
 

@@ -34,11 +34,31 @@ fn run(script: &str) -> Vec<String> {
         let result = match words[0] {
             "lock" => {
                 let waker = || format!("{}:{}", words[1], words[2]);
-                format!("{:?}", table.acquire(txn(words[1]), priority(words[1]), words[2].as_bytes(), strength(), 0, Some(waker)))
+                format!(
+                    "{:?}",
+                    table.acquire(
+                        txn(words[1]),
+                        priority(words[1]),
+                        words[2].as_bytes(),
+                        strength(),
+                        0,
+                        Some(waker)
+                    )
+                )
             }
             "try" => {
                 let none: Option<fn() -> String> = None;
-                format!("{:?}", table.acquire(txn(words[1]), priority(words[1]), words[2].as_bytes(), strength(), 0, none))
+                format!(
+                    "{:?}",
+                    table.acquire(
+                        txn(words[1]),
+                        priority(words[1]),
+                        words[2].as_bytes(),
+                        strength(),
+                        0,
+                        none
+                    )
+                )
             }
             "intent" => {
                 table.hold_for_intent(txn(words[1]), words[2].as_bytes(), 0);
@@ -262,10 +282,15 @@ fn a_transaction_may_wait_in_several_places() {
 fn a_holder_waits_for_an_intent_that_is_found_under_its_lock() {
     let mut table = LockTable::default();
     let (one, other) = (txn("one"), txn("other"));
-    assert_eq!(table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, 0, Some(|| 1)), Acquire::Granted);
+    assert_eq!(
+        table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, 0, Some(|| 1)),
+        Acquire::Granted
+    );
     table.hold_for_intent(other, b"k", 0);
     assert!(!table.is_free(one, b"k", LockStrength::Exclusive));
-    let Acquire::Waiting(_) = table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, 0, Some(|| 2)) else {
+    let Acquire::Waiting(_) =
+        table.acquire(one, Priority::Normal, b"k", LockStrength::Exclusive, 0, Some(|| 2))
+    else {
         panic!("it must wait")
     };
     let woken = table.release(other);
@@ -395,7 +420,8 @@ fn ten_thousand_wait_for_one_key_and_are_granted_in_order() {
     for number in 1..=MANY {
         // Everybody holds something that somebody else waits for.
         let own = number.to_be_bytes();
-        let hold = table.acquire(numbered(number), Priority::Normal, &own, LockStrength::Exclusive, 0, Some(|| 0));
+        let hold =
+            table.acquire(numbered(number), Priority::Normal, &own, LockStrength::Exclusive, 0, Some(|| 0));
         assert_eq!(hold, Acquire::Granted);
         let other = numbered(number + 2 * MANY);
         let wait = table.acquire(other, Priority::Normal, &own, LockStrength::Exclusive, 0, Some(|| number));
@@ -406,7 +432,14 @@ fn ten_thousand_wait_for_one_key_and_are_granted_in_order() {
     assert_eq!(table.waits(2).len() as u32, 2 * MANY, "edges");
     assert_eq!(table.list_awaited(&all(), 5).0.len(), 5);
     // The one that all wait for must not wait for the last of them.
-    let last = table.acquire(numbered(0), Priority::Normal, &MANY.to_be_bytes(), LockStrength::Shared, 0, Some(|| 0));
+    let last = table.acquire(
+        numbered(0),
+        Priority::Normal,
+        &MANY.to_be_bytes(),
+        LockStrength::Shared,
+        0,
+        Some(|| 0),
+    );
     assert_eq!(last, Acquire::Deadlock);
     for number in 0..=MANY {
         let woken = table.release(numbered(number));
@@ -422,12 +455,14 @@ fn ten_thousand_share_a_key_and_leave_it_in_any_order() {
     let mut table = LockTable::default();
     let mut waiters = Vec::new();
     for number in 0..MANY {
-        let granted = table.acquire(numbered(number), Priority::Normal, b"k", LockStrength::Shared, 0, Some(|| 0));
+        let granted =
+            table.acquire(numbered(number), Priority::Normal, b"k", LockStrength::Shared, 0, Some(|| 0));
         assert_eq!(granted, Acquire::Granted);
     }
     for number in MANY..2 * MANY {
         let strength = if number % 2 == 0 { LockStrength::Exclusive } else { LockStrength::Shared };
-        let Acquire::Waiting(waiter) = table.acquire(numbered(number), Priority::Normal, b"k", strength, 0, Some(|| number))
+        let Acquire::Waiting(waiter) =
+            table.acquire(numbered(number), Priority::Normal, b"k", strength, 0, Some(|| number))
         else {
             panic!("{number} must wait")
         };
@@ -451,17 +486,29 @@ fn a_transaction_with_ten_thousand_locks_waits_and_ends() {
     let mut table = LockTable::default();
     let (holder, waits) = (numbered(0), |number| numbered(number + 1));
     for number in 0..MANY {
-        let granted = table.acquire(holder, Priority::Normal, &number.to_be_bytes(), LockStrength::Exclusive, 0, Some(|| 0));
+        let granted = table.acquire(
+            holder,
+            Priority::Normal,
+            &number.to_be_bytes(),
+            LockStrength::Exclusive,
+            0,
+            Some(|| 0),
+        );
         assert_eq!(granted, Acquire::Granted);
     }
     for number in 0..MANY {
         let key = number.to_be_bytes();
-        let wait = table.acquire(waits(number), Priority::Normal, &key, LockStrength::Exclusive, 0, Some(|| number));
+        let wait =
+            table.acquire(waits(number), Priority::Normal, &key, LockStrength::Exclusive, 0, Some(|| number));
         assert!(matches!(wait, Acquire::Waiting(_)));
     }
-    assert_eq!(table.acquire(waits(MANY), Priority::Normal, b"x", LockStrength::Exclusive, 0, Some(|| 0)), Acquire::Granted);
+    assert_eq!(
+        table.acquire(waits(MANY), Priority::Normal, b"x", LockStrength::Exclusive, 0, Some(|| 0)),
+        Acquire::Granted
+    );
     for _ in 0..100 {
-        let Acquire::Waiting(waiter) = table.acquire(holder, Priority::Normal, b"x", LockStrength::Exclusive, 0, Some(|| 0))
+        let Acquire::Waiting(waiter) =
+            table.acquire(holder, Priority::Normal, b"x", LockStrength::Exclusive, 0, Some(|| 0))
         else {
             panic!("it must wait")
         };
@@ -474,8 +521,9 @@ fn a_transaction_with_ten_thousand_locks_waits_and_ends() {
 fn a_queue_is_bounded() {
     let mut table = LockTable::default();
     table.bound_queues(2);
-    let mut ask =
-        |number, key| table.acquire(numbered(number), Priority::Normal, key, LockStrength::Exclusive, 0, Some(|| number));
+    let mut ask = |number, key| {
+        table.acquire(numbered(number), Priority::Normal, key, LockStrength::Exclusive, 0, Some(|| number))
+    };
     assert_eq!(ask(0, b"k"), Acquire::Granted);
     assert!(matches!(ask(1, b"k"), Acquire::Waiting(_)));
     assert!(matches!(ask(2, b"k"), Acquire::Waiting(_)));
@@ -522,7 +570,10 @@ fn all_edges(table: &LockTable<u32>) -> HashSet<(TxnKey, TxnKey)> {
     let mut edges = HashSet::new();
     for lock in table.locks.values() {
         for (place, waiter) in lock.queue() {
-            edges.extend(lock.blockers(&table.standings, waiter.txn, waiter.strength, *place).map(|to| (waiter.txn, to)));
+            edges.extend(
+                lock.blockers(&table.standings, waiter.txn, waiter.strength, *place)
+                    .map(|to| (waiter.txn, to)),
+            );
         }
     }
     edges

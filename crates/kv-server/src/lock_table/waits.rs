@@ -77,7 +77,8 @@ impl<W> LockTable<W> {
             next.extend(others.copied().filter(|other| reached.insert(*other)));
         }
         let own = self.priority(txn);
-        let lower = |other: &TxnKey| *other != txn && self.priority(*other) < own && reached.contains(&other.id);
+        let lower =
+            |other: &TxnKey| *other != txn && self.priority(*other) < own && reached.contains(&other.id);
         let waiters = search.seen.into_iter().filter(lower);
         waiters.min_by_key(|other| (self.priority(*other), std::cmp::Reverse(*other)))
     }

@@ -376,7 +376,8 @@ async fn run_one(
         false => script(rng, objects.keys, plan.steps, read_committed, 0),
     };
     let follower_reads = reads && rng.random_bool(0.5);
-    let options = TxnOptions { isolation, priority, read_only: reads, follower_reads, ..TxnOptions::default() };
+    let options =
+        TxnOptions { isolation, priority, read_only: reads, follower_reads, ..TxnOptions::default() };
     let disturbance = Disturbance::draw(plan, rng);
     let splits = plan.menu.contains(&Menu::Splits) && rng.random_bool(0.5);
     let committing = Notify::new();

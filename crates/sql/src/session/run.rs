@@ -8,13 +8,14 @@ use super::locks::LockKey;
 use super::portal::{Portal, Progress};
 use super::prepared::{self, CachedPlan};
 use super::privileges;
+use super::transaction::Open;
 use super::view::{SessionView, Times, now_micros};
 use crate::dml;
 use crate::exec::context::PlanStats;
 use crate::exec::relation::batch_bytes;
 use crate::exec::{ExecContext, RowStream, execute, kv_error};
 use crate::parse::StatementKind;
-use kv_api::KvErrorKind;
+use kv_api::{KvError, KvErrorKind};
 use kv_client::Txn;
 use sql_types::functions::EvalContext;
 use sql_types::{Datum, Row, SqlError, SqlResult, SqlState};
@@ -160,9 +161,10 @@ impl Session {
             };
             let result = match step {
                 Ok(Step::Suspended) => return Ok(RunOutcome::Suspended),
-                Ok(Step::Complete(rows, tag)) => {
-                    self.commit_statement(portal, options).await.map(|()| (rows, tag))
-                }
+                Ok(Step::Complete(rows, tag)) => match self.send_writes(portal).await {
+                    Ok(()) => self.commit_statement(portal, options).await.map(|()| (rows, tag)),
+                    Err(error) => Err(error),
+                },
                 Err(error) => Err(error),
             };
             match result {
@@ -316,15 +318,30 @@ impl Session {
             return Ok(());
         }
         let Some(open) = self.transaction.take() else { return Ok(()) };
-        let view = self.view.clone();
-        let times = Times { transaction: open.started, statement: open.started };
         let result = open.txn.commit().await.map(|_| ()).map_err(|error| {
             let ambiguous = error.kind() == KvErrorKind::Ambiguous;
-            let changed = portal.plan.as_ref().map(|plan| plan.changed.as_slice()).unwrap_or_default();
-            let host = Host { view: &view, times };
-            (dml::commit_error(error, changed, &host, &view.text(times.transaction)), ambiguous)
+            (self.write_error(error, portal, &open), ambiguous)
         });
         self.committed(*open, result)
+    }
+
+    /// Makes what a statement wrote durable, if the session does not keep it until the commit.
+    async fn send_writes(&self, portal: &Portal) -> SqlResult<()> {
+        if self.view.derived.buffered_writes {
+            return Ok(());
+        }
+        let Some(open) = &self.transaction else { return Ok(()) };
+        // A setting for measurement is no reason to make the futures of all statements larger.
+        let sent = Box::pin(open.txn.flush_all()).await;
+        sent.map_err(|error| self.write_error(error, portal, open))
+    }
+
+    /// What it means to the client that writes of a statement were refused.
+    fn write_error(&self, error: KvError, portal: &Portal, open: &Open) -> SqlError {
+        let view = &self.view;
+        let times = Times { transaction: open.started, statement: open.started };
+        let changed = portal.plan.as_ref().map(|plan| plan.changed.as_slice()).unwrap_or_default();
+        dml::commit_error(error, changed, &Host { view, times }, &view.text(times.transaction))
     }
 }
 

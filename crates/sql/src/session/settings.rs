@@ -50,6 +50,8 @@ pub(crate) struct Derived {
     pub read_only: bool,
     pub follower_reads: bool,
     pub priority: Priority,
+    pub parallel_commits: bool,
+    pub buffered_writes: bool,
     pub engine: EngineChoice,
     /// What the reading of literals depends on, as a key.
     pub literals: Arc<str>,
@@ -412,6 +414,8 @@ fn derive(values: &HashMap<String, String>) -> Derived {
             "high" => Priority::High,
             _ => Priority::Normal,
         },
+        parallel_commits: get("kv_parallel_commits") == "on",
+        buffered_writes: get("kv_buffered_writes") == "on",
         engine: EngineChoice::parse(get("engine")).unwrap_or_default(),
     }
 }
@@ -453,6 +457,18 @@ mod tests {
         settings.end_transaction(true);
         assert_eq!(settings.derived().statement_timeout, None);
         assert_eq!(settings.derived().lock_timeout, Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn commits_are_as_fast_as_they_can_be_unless_told_otherwise() {
+        let mut settings = Settings::new();
+        let fast =
+            |settings: &Settings| (settings.derived().parallel_commits, settings.derived().buffered_writes);
+        assert_eq!(fast(&settings), (true, true));
+        settings.set("kv_parallel_commits", Some("off"), false, false).unwrap();
+        assert_eq!(fast(&settings), (false, true));
+        settings.set("kv_buffered_writes", Some("false"), false, false).unwrap();
+        assert_eq!(fast(&settings), (false, false));
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl Session {
             follower_reads,
             as_of: past.map(|past| past.timestamp),
             priority: self.view.derived.priority,
+            parallel_commits: self.view.derived.parallel_commits,
             ..TxnOptions::default()
         });
         self.shared.activity.began(txn.name());

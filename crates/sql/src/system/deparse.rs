@@ -45,7 +45,8 @@ pub(crate) fn view_definition(view: &ViewDescriptor) -> String {
     if !view.renamed {
         return format!(" {};", view.query);
     }
-    let (name, columns) = (quote_ident(&view.name), view.columns.iter().map(|(column, _)| quote_ident(column)));
+    let (name, columns) =
+        (quote_ident(&view.name), view.columns.iter().map(|(column, _)| quote_ident(column)));
     let columns = columns.collect::<Vec<_>>().join(", ");
     format!(" SELECT * FROM ({}) AS {name}({columns});", view.query)
 }

@@ -34,6 +34,28 @@ async fn several_statements_of_a_query_are_one_transaction() {
 }
 
 #[tokio::test]
+async fn writes_sent_by_the_statement_are_as_good_as_those_sent_by_the_commit() {
+    let mut db = Database::open().await;
+    db.execute("CREATE TABLE t (a int PRIMARY KEY, b int UNIQUE)").await;
+    db.execute("SET kv_buffered_writes = off; SET kv_parallel_commits = off").await;
+    db.execute("INSERT INTO t VALUES (1, 10), (2, 20)").await;
+    for text in ["INSERT INTO t VALUES (3, 20)", "UPDATE t SET b = 10 WHERE a = 2"] {
+        let error = db.error(text).await;
+        assert_eq!(error.code, SqlState::UNIQUE_VIOLATION);
+        assert!(error.message.contains("t_b_key"), "{}", error.message);
+    }
+    db.execute(
+        "BEGIN; INSERT INTO t VALUES (3, 30); SAVEPOINT a; UPDATE t SET b = b + 1; DELETE FROM t WHERE a = 1",
+    )
+    .await;
+    assert_eq!(db.rows("SELECT a, b FROM t ORDER BY a").await, ["2|21", "3|31"]);
+    db.execute("ROLLBACK TO a; UPDATE t SET b = 33 WHERE a = 3; COMMIT").await;
+    assert_eq!(db.rows("SELECT a, b FROM t ORDER BY b").await, ["1|10", "2|20", "3|33"]);
+    db.execute("BEGIN; DELETE FROM t; ROLLBACK").await;
+    assert_eq!(db.rows("SELECT count(*) FROM t").await, ["3"]);
+}
+
+#[tokio::test]
 async fn read_only_transactions_change_nothing() {
     let mut db = Database::open().await;
     db.execute("CREATE TABLE t (a int)").await;

@@ -125,7 +125,7 @@ impl Txn {
         let anchor_share = writers.iter().find(|share| !share.writes.is_empty()).or(writers.first())?;
         let anchor = anchor_share.written()?.clone();
         let mut state = self.state.lock();
-        let staged = state.staged_keys();
+        let staged = if self.options.parallel_commits { state.staged_keys() } else { Vec::new() };
         let floor = state.read_timestamp.unwrap_or_default();
         let ranges = writers.iter().chain(&readers).map(|share| share.at.range_id);
         let order = Order {

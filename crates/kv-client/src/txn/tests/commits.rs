@@ -86,6 +86,67 @@ async fn writes_in_several_ranges_commit_in_one_round() {
 }
 
 #[tokio::test]
+async fn without_parallel_commits_the_record_decides_before_the_commit_is_acknowledged() {
+    let model = two_ranges().await;
+    let options = TxnOptions { parallel_commits: false, ..TxnOptions::default() };
+    let txn = model.client.begin(options);
+    write(&txn, &["n", "a"]);
+    model.store.lock().received.clear();
+    txn.commit().await.unwrap();
+    let mut trace = model.store.lock().trace();
+    trace.truncate(3);
+    trace[..2].sort();
+    assert_eq!(trace, ["70 prepare", "71 prepare", "70 decide"]);
+    assert!(model.store.lock().received[..2].iter().all(|batch| prepare(batch).unwrap().staged.is_empty()));
+    model.settled().await;
+    assert!(is_new(&model, &["a", "n"]));
+}
+
+#[tokio::test]
+async fn all_writes_are_flushed_to_all_ranges_at_the_same_time() {
+    let model = two_ranges().await;
+    model.split("t", 0);
+    // So that the client knows of the split.
+    put(&model, "x", "1").await;
+    let txn = begin(&model);
+    txn.flush_all().await.unwrap();
+    write(&txn, &["n", "a", "o", "x"]);
+    txn.put_if_absent(b"b", bytes("new")).unwrap();
+    model.store.lock().received.clear();
+    txn.flush_all().await.unwrap();
+    let mut trace = model.store.lock().trace();
+    trace.sort();
+    assert_eq!(trace, ["70 write", "71 write", "72 write"]);
+    assert_eq!(model.store.lock().intents(), 5);
+    txn.commit().await.unwrap();
+    model.settled().await;
+    assert!(is_new(&model, &["a", "b", "n", "o", "x"]));
+}
+
+#[tokio::test]
+async fn what_one_range_refuses_fails_the_flush_to_all() {
+    let model = two_ranges().await;
+    model.split("t", 0);
+    put(&model, "x", "1").await;
+    let txn = begin(&model);
+    write(&txn, &["a", "x"]);
+    txn.put_if_absent(b"n", bytes("new")).unwrap();
+    let error = txn.flush_all().await.unwrap_err();
+    assert_eq!((error.kind(), error.key), (KvErrorKind::ConditionFailed, Some(bytes("n"))));
+    // The range behind it was sent to as well.
+    assert_eq!(model.store.lock().intents(), 2);
+    txn.rollback().await;
+    // A range that was split in the meantime is asked part by part.
+    let txn = begin(&model);
+    write(&txn, &["a", "n", "p"]);
+    model.split("o", 0);
+    txn.flush_all().await.unwrap();
+    txn.commit().await.unwrap();
+    model.settled().await;
+    assert!(is_new(&model, &["a", "n", "p"]));
+}
+
+#[tokio::test]
 async fn a_part_prepared_late_moves_the_commit() {
     for read in [false, true] {
         let model = two_ranges().await;

@@ -83,6 +83,8 @@ pub struct Options {
     pub buffer_bytes: u64,
     #[prost(enumeration = "Priority", tag = "7")]
     pub priority: i32,
+    #[prost(bool, tag = "8")]
+    pub parallel_commits: bool,
 }
 
 /// See [`Part`].
@@ -263,6 +265,7 @@ impl Options {
             lock_timeout_ms,
             buffer_bytes: options.buffer_bytes as u64,
             priority: options.priority as i32,
+            parallel_commits: options.parallel_commits,
         }
     }
 
@@ -275,6 +278,7 @@ impl Options {
             lock_timeout_ms: self.lock_timeout_ms,
             buffer_bytes: usize::try_from(self.buffer_bytes).unwrap_or(usize::MAX),
             priority: self.priority(),
+            parallel_commits: self.parallel_commits,
         }
     }
 

@@ -79,7 +79,16 @@ fn state(rng: &mut StdRng) -> (TxnOptions, State) {
     }
     (state.fixed, state.untracked, state.locked_keys) = (rng.random(), rng.random(), rng.random_range(0..9));
     let isolation = if rng.random() { Isolation::ReadCommitted } else { Isolation::Serializable };
-    (TxnOptions { isolation, priority, lock_timeout_ms, ..TxnOptions::default() }, state)
+    (
+        TxnOptions {
+            isolation,
+            priority,
+            lock_timeout_ms,
+            parallel_commits: rng.random(),
+            ..TxnOptions::default()
+        },
+        state,
+    )
 }
 
 fn exported(options: &TxnOptions, state: &State) -> Exported {
@@ -129,7 +138,12 @@ fn what_was_exported_comes_back_as_it_was() {
 fn sample() -> Exported {
     let mut state = State::new(0, Priority::Normal, Environment::of_machine());
     let part = |range_id: u64, known| Part {
-        at: Located { range_id, start: key(range_id as u8 * 10), end: key(range_id as u8 * 10 + 10), ..Located::default() },
+        at: Located {
+            range_id,
+            start: key(range_id as u8 * 10),
+            end: key(range_id as u8 * 10 + 10),
+            ..Located::default()
+        },
         key: key(range_id as u8 * 10),
         known,
         ..Part::default()

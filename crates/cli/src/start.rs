@@ -37,6 +37,9 @@ pub(crate) struct SystemArgs {
     /// How far the wall clocks of KV nodes may be apart: a node that is further from most others stops
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse_clock_offset)]
     max_clock_offset: std::time::Duration,
+    /// Bytes a range of a tenant may hold before it is split; at least 1048576
+    #[arg(long, value_name = "BYTES", default_value_t = kv_server::Limits::default().max_range_bytes)]
+    max_range_bytes: u64,
 }
 
 fn kv_node_counts() -> std::ops::RangeInclusive<i64> {
@@ -53,6 +56,7 @@ impl SystemArgs {
             max_nodes: self.max_nodes,
             kv_nodes: self.nodes,
             max_clock_offset: self.max_clock_offset,
+            max_range_bytes: self.max_range_bytes,
         }
     }
 }

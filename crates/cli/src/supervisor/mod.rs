@@ -56,6 +56,8 @@ pub(crate) struct Options {
     pub kv_nodes: Option<u8>,
     /// How far the wall clocks of KV nodes may be apart.
     pub max_clock_offset: Duration,
+    /// How many bytes a range of a tenant may hold before it is split.
+    pub max_range_bytes: u64,
 }
 
 /// A running system.
@@ -206,6 +208,7 @@ impl Supervisor {
                 add("listen", node.address.to_string());
                 add("store", node.store.display().to_string());
                 add("max-clock-offset", duration::text(self.options.max_clock_offset));
+                add("max-range-bytes", self.options.max_range_bytes.to_string());
                 // The first one makes the cluster; every other one knows somebody who is in it already.
                 if let Some(earlier @ [_, ..]) = self.kv_nodes.get(..index) {
                     add("join", kv_addresses(earlier));

@@ -313,7 +313,12 @@ impl Binder<'_> {
         alias: Option<&str>,
     ) -> SqlResult<OnConflict> {
         let arbiter = match &clause.conflict_target {
-            None => None,
+            None => {
+                match table.indexes.iter().any(|index| index.timing.deferrable) {
+                    true => return Err(deferrable_arbiter()),
+                    false => None,
+                }
+            }
             Some(ConflictTarget::Columns(names)) => Some(self.arbiter_of_columns(names, table)?),
             Some(ConflictTarget::OnConstraint(name)) => Some(self.arbiter_by_name(name, table)?),
         };
@@ -364,7 +369,7 @@ impl Binder<'_> {
             .find(|index| {
                 let mut columns: Vec<ColumnId> = index.columns.iter().map(|(id, _)| *id).collect();
                 columns.sort_unstable();
-                index.unique && columns == wanted
+                index.is_key() && columns == wanted
             })
             .map(|index| index.id)
             .ok_or_else(|| {
@@ -380,8 +385,9 @@ impl Binder<'_> {
         table
             .indexes
             .iter()
-            .find(|index| index.unique && index.name == *written.name)
-            .map(|index| index.id)
+            .find(|index| index.unique && index.constraint && index.name == *written.name)
+            .map(|index| if index.timing.deferrable { Err(deferrable_arbiter()) } else { Ok(index.id) })
+            .transpose()?
             .ok_or_else(|| {
                 let error = SqlError::new(
                     SqlState::UNDEFINED_OBJECT,
@@ -513,6 +519,12 @@ impl Binder<'_> {
         super::select::project(&mut rows, items)?;
         Ok(rows.into_plan())
     }
+}
+
+/// 55000
+fn deferrable_arbiter() -> SqlError {
+    let message = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+    SqlError::new(SqlState::OBJECT_STATE, message)
 }
 
 fn set_returning(plan: &mut Plan, exprs: Vec<Expr>) {

@@ -31,6 +31,7 @@ pub(super) async fn alter(
             let table = cx.table_by_oid(oid)?;
             cx.check_owner("table", &table.name, table.owner)?;
             cx.lock(oid, mode::ACCESS_EXCLUSIVE).await?;
+            cx.check_unused(&table, "ALTER TABLE")?;
             for action in actions {
                 cx.alter_one(oid, action).await?;
             }
@@ -251,6 +252,19 @@ impl DdlContext<'_> {
                     }
                 }
             }
+            AlterAction::AlterConstraint(name, timing) => {
+                if let Some(key) = changed.foreign_keys.iter_mut().find(|key| key.name == *name) {
+                    key.timing = *timing;
+                } else if has_constraint(&table, name) {
+                    let message = format!(
+                        "constraint \"{name}\" of relation \"{}\" is not a foreign key constraint",
+                        table.name
+                    );
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                } else {
+                    return Err(no_constraint(&table, name));
+                }
+            }
             AlterAction::AddConstraint(constraint) => return self.add_constraint(&table, constraint).await,
             AlterAction::DropConstraint { name, if_exists, cascade } => {
                 return self.drop_constraint(&table, name, *if_exists, *cascade).await;
@@ -287,10 +301,20 @@ impl DdlContext<'_> {
                 self.set_primary_key(table, index).await
             }
             ConstraintKind::Unique(columns) => {
-                let index = self.constraint_index(table, name, columns, false).await?;
+                let mut index = self.constraint_index(table, name, columns, false).await?;
                 let id = index.id;
-                changed.indexes.push(index);
+                // The rows there are must be unique in any case, and are written as those of other indexes are.
+                changed.indexes.push(index.clone());
                 self.backfill(&changed, id).await?;
+                if constraint.timing.deferrable {
+                    self.garbage(changed.storage, u64::from(id))?;
+                    index.id = self.new_oid().await?;
+                    index.timing = constraint.timing;
+                    let id = index.id;
+                    changed.indexes.pop();
+                    changed.indexes.push(index);
+                    self.backfill(&changed, id).await?;
+                }
                 self.put_table(changed).map(|_| ())
             }
             ConstraintKind::UsingIndex(index, primary) => {

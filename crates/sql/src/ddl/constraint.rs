@@ -5,7 +5,7 @@ use super::naming::{constraint_name, has_constraint};
 use super::statement::{Constraint, ConstraintKind, ForeignKey};
 use crate::bind;
 use crate::catalog::descriptor::{
-    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor,
+    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor, Timing,
 };
 use crate::session::locks::mode;
 use sql_types::{SqlError, SqlResult, SqlState};
@@ -103,6 +103,7 @@ impl DdlContext<'_> {
             unique: true,
             constraint: true,
             columns,
+            ..IndexDescriptor::default()
         })
     }
 
@@ -145,6 +146,7 @@ impl DdlContext<'_> {
         name: Option<&str>,
         columns: &[String],
         key: &ForeignKey,
+        timing: Timing,
     ) -> SqlResult<()> {
         let itself = key.table.name == table.name
             && self.find(&key.table).is_none_or(|found| found.oid() == table.oid);
@@ -179,12 +181,19 @@ impl DdlContext<'_> {
             let message = "number of referencing and referenced columns for foreign key disagree";
             return Err(SqlError::new(SqlState::INVALID_FOREIGN_KEY, message));
         }
-        let unique = referenced.indexes.iter().any(|index| {
+        let over = |index: &&IndexDescriptor| {
             index.unique
+                && index.is_plain()
                 && index.columns.len() == referenced_ids.len()
                 && index.columns.iter().all(|(id, _)| referenced_ids.contains(id))
-        });
-        if !unique {
+        };
+        let unique: Vec<_> = referenced.indexes.iter().filter(over).collect();
+        if !unique.is_empty() && !unique.iter().any(|index| index.is_key()) {
+            let message =
+                format!("cannot use a deferrable unique constraint for referenced table \"{}\"", referenced.name);
+            return Err(SqlError::new(SqlState::OBJECT_STATE, message));
+        }
+        if unique.is_empty() {
             let message = format!(
                 "there is no unique constraint matching given keys for referenced table \"{}\"",
                 referenced.name
@@ -218,6 +227,7 @@ impl DdlContext<'_> {
             referenced_columns: referenced_ids,
             on_delete: key.on_delete,
             on_update: key.on_update,
+            timing,
         });
         Ok(())
     }
@@ -231,7 +241,9 @@ impl DdlContext<'_> {
         let name = constraint.name.as_deref();
         match &constraint.kind {
             ConstraintKind::Check(expr) => self.add_check(table, name, expr).await,
-            ConstraintKind::Foreign(columns, key) => self.add_foreign_key(table, name, columns, key).await,
+            ConstraintKind::Foreign(columns, key) => {
+                self.add_foreign_key(table, name, columns, key, constraint.timing).await
+            }
             _ => Err(SqlError::internal("a constraint with an index")),
         }
     }

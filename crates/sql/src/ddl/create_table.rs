@@ -48,6 +48,7 @@ impl DdlContext<'_> {
             foreign_keys: Vec::new(),
             comment: None,
             row_count: None,
+            bound: Default::default(),
         })
     }
 
@@ -249,6 +250,7 @@ pub(super) fn add_rowid(table: &mut TableDescriptor) {
         unique: true,
         constraint: false,
         columns: vec![(id, false)],
+        ..IndexDescriptor::default()
     };
     table.indexes.insert(0, primary);
 }
@@ -289,7 +291,8 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
                 primary = Some(index);
             }
             ConstraintKind::Unique(columns) => {
-                let index = cx.constraint_index(&table, constraint_name, columns, false).await?;
+                let mut index = cx.constraint_index(&table, constraint_name, columns, false).await?;
+                index.timing = constraint.timing;
                 let same = |known: &IndexDescriptor| known.columns == index.columns && known.constraint;
                 if !table.indexes.iter().any(same) {
                     table.indexes.push(index);
@@ -403,6 +406,7 @@ impl DdlContext<'_> {
             cancel: &view.shared.cancel.0.flag,
             stats: None,
             implicit_commit: false,
+            deferred: &self.open.deferred,
             engine: view.derived.engine,
         };
         execute(&Arc::new(plan), &cx)?.finish(&cx).await

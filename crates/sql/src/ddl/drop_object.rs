@@ -126,6 +126,7 @@ async fn drop_table(cx: &mut DdlContext<'_>, oid: Oid, cascade: bool, together: 
     let Some(table) = cx.catalog.table(oid).cloned() else { return Ok(()) };
     cx.check_owner("table", &table.name, table.owner)?;
     cx.lock(oid, mode::ACCESS_EXCLUSIVE).await?;
+    cx.check_unused(&table, "DROP TABLE")?;
     let referring: Vec<_> =
         cx.catalog.referencing(oid).into_iter().filter(|(other, _)| other.oid != oid).collect();
     for (other, position) in referring {

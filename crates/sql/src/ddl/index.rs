@@ -47,6 +47,7 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlR
         unique: index.unique,
         constraint: false,
         columns,
+        ..IndexDescriptor::default()
     });
     changed.next_index = changed.next_index.max(oid + 1);
     cx.backfill(&changed, oid).await?;

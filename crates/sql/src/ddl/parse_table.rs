@@ -6,6 +6,7 @@ use super::statement::{
     ObjectKind, SequenceOptions,
 };
 use super::tokens::Cursor;
+use crate::catalog::descriptor::Timing;
 use crate::parse;
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::DataType;
@@ -201,9 +202,11 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
             return Ok((column, constraints));
         };
         if let Some(kind) = kind {
-            constraints.push(Constraint { name, kind, not_valid: false });
+            let timing = timing(c, Some(&kind))?;
+            constraints.push(Constraint { name, kind, not_valid: false, timing });
+        } else {
+            timing(c, None)?;
         }
-        deferrable(c)?;
     }
 }
 
@@ -250,15 +253,48 @@ fn index_parameters(c: &mut Cursor) -> SqlResult<()> {
     Ok(())
 }
 
-/// DEFERRABLE is refused, its absence accepted.
-fn deferrable(c: &mut Cursor) -> SqlResult<()> {
+/// `[NOT] DEFERRABLE` and `INITIALLY …` of a constraint.
+fn written_timing(c: &mut Cursor) -> SqlResult<Timing> {
+    let (mut deferrable, mut deferred): (Option<bool>, Option<bool>) = (None, None);
     loop {
-        if c.take("not deferrable") || c.take("initially immediate") {
-        } else if c.take("deferrable") || c.take("initially deferred") {
-            return Err(SqlError::unsupported("a deferrable constraint"));
+        let (twice, what) = if c.take("not deferrable") {
+            (deferrable.replace(false), "DEFERRABLE/NOT DEFERRABLE")
+        } else if c.take("deferrable") {
+            (deferrable.replace(true), "DEFERRABLE/NOT DEFERRABLE")
+        } else if c.take("initially immediate") {
+            (deferred.replace(false), "INITIALLY IMMEDIATE/DEFERRED")
+        } else if c.take("initially deferred") {
+            (deferred.replace(true), "INITIALLY IMMEDIATE/DEFERRED")
         } else {
-            return Ok(());
+            break;
+        };
+        if twice.is_some() {
+            let message = format!("multiple {what} clauses not allowed");
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
+    }
+    if deferrable == Some(false) && deferred == Some(true) {
+        let message = "constraint declared INITIALLY DEFERRED must be DEFERRABLE";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    let deferred = deferred == Some(true);
+    Ok(Timing { deferrable: deferrable == Some(true) || deferred, deferred })
+}
+
+/// The same of a constraint that may not take it; `None` stands for NOT NULL, a default and the like.
+fn timing(c: &mut Cursor, kind: Option<&ConstraintKind>) -> SqlResult<Timing> {
+    let timing = written_timing(c)?;
+    match kind {
+        None if timing.deferrable => {
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, "misplaced DEFERRABLE clause"))
+        }
+        Some(ConstraintKind::Check(_)) if timing.deferrable => {
+            Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "CHECK constraints cannot be marked DEFERRABLE"))
+        }
+        Some(ConstraintKind::Primary(_) | ConstraintKind::UsingIndex(..)) if timing.deferrable => {
+            Err(SqlError::unsupported("a deferrable primary key, or a deferrable constraint USING INDEX"))
+        }
+        _ => Ok(timing),
     }
 }
 
@@ -335,10 +371,10 @@ fn table_constraint(c: &mut Cursor) -> SqlResult<Option<Constraint>> {
         return Ok(None);
     };
     index_parameters(c)?;
-    deferrable(c)?;
     let not_valid = c.take("not valid");
-    deferrable(c)?;
-    Ok(Some(Constraint { name, kind, not_valid }))
+    let timing = timing(c, Some(&kind))?;
+    let not_valid = not_valid || c.take("not valid");
+    Ok(Some(Constraint { name, kind, not_valid, timing }))
 }
 
 fn unique_follows(c: &mut Cursor) -> bool {
@@ -478,6 +514,10 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
     }
     if c.take("set schema") {
         return Ok(AlterAction::SetSchema(c.ident()?));
+    }
+    if c.take("alter constraint") {
+        let name = c.ident()?;
+        return Ok(AlterAction::AlterConstraint(name, written_timing(c)?));
     }
     if c.take("alter column") || c.take("alter") {
         return alter_column(c);

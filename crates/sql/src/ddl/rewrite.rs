@@ -44,8 +44,9 @@ impl Target<'_> {
             entries.push((row_key.clone(), codec.row_value(row)?, true));
         }
         for index in codec.secondary().iter().filter(|index| wanted(index.id)) {
-            let entry = codec.index_entry(index, row, &row_key)?;
-            entries.push((entry.key, entry.value, index.unique && !index.has_null(row)));
+            if let Some(entry) = codec.index_entry(index, row, &row_key)? {
+                entries.push((entry.key, entry.value, entry.unique));
+            }
         }
         Ok(entries)
     }

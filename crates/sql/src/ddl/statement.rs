@@ -1,6 +1,7 @@
 //! Schema changes as they are written.
 
 use super::tokens::Name;
+use crate::catalog::descriptor::Timing;
 use crate::parse::Statement;
 use sqlparser::ast::DataType;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) struct Constraint {
     pub name: Option<String>,
     pub kind: ConstraintKind,
     pub not_valid: bool,
+    pub timing: Timing,
 }
 
 #[derive(Clone, Debug)]
@@ -126,6 +128,7 @@ pub(crate) enum AlterAction {
         cascade: bool,
     },
     ValidateConstraint,
+    AlterConstraint(String, Timing),
     Owner(String),
     /// SET (fillfactor…), SET STATISTICS, CLUSTER ON, REPLICA IDENTITY…: nothing here depends on it.
     Nothing,

@@ -1,7 +1,7 @@
 //! Definitions as SQL text: types, indexes, constraints, defaults, views.
 
 use crate::catalog::descriptor::{
-    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor,
+    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor, Timing,
 };
 use crate::ddl::tokens::quote_ident;
 use crate::session::view::SessionView;
@@ -38,6 +38,15 @@ fn column_names(table: &TableDescriptor, ids: impl IntoIterator<Item = ColumnId>
 fn key_column(table: &TableDescriptor, (id, descending): (ColumnId, bool)) -> String {
     let name = table.column(id).map(|column| quote_ident(&column.name)).unwrap_or_default();
     if descending { format!("{name} DESC") } else { name }
+}
+
+/// What a constraint's definition says of when it is checked.
+fn timing_text(timing: Timing) -> &'static str {
+    match timing {
+        Timing { deferrable: true, deferred: true } => " DEFERRABLE INITIALLY DEFERRED",
+        Timing { deferrable: true, .. } => " DEFERRABLE",
+        _ => "",
+    }
 }
 
 impl SessionView {
@@ -83,7 +92,11 @@ impl SessionView {
     pub(crate) fn key_definition(&self, table: &TableDescriptor, index: &IndexDescriptor) -> String {
         let word =
             if index.id == crate::catalog::descriptor::PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
-        format!("{word} ({})", column_names(table, index.columns.iter().map(|(id, _)| *id)))
+        let mut text = format!("{word} ({})", column_names(table, index.columns.iter().map(|(id, _)| *id)));
+        if !index.included.is_empty() {
+            text.push_str(&format!(" INCLUDE ({})", column_names(table, index.included.iter().copied())));
+        }
+        text + timing_text(index.timing)
     }
 
     /// `pg_get_constraintdef` of a CHECK constraint.
@@ -117,7 +130,7 @@ impl SessionView {
         if let Some(word) = action(key.on_delete) {
             text.push_str(&format!(" ON DELETE {word}"));
         }
-        text
+        text + timing_text(key.timing)
     }
 
     /// A default as it is shown: sequences without a schema that need not be spelt out.

@@ -4,7 +4,7 @@ use super::builtin::{default_opclass, types};
 use super::deparse::constraint_oid;
 use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, text};
 use super::tables;
-use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor};
+use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor, Timing};
 use crate::catalog::oids;
 use sql_types::{ColumnType, Datum, Oid, Row, Type};
 
@@ -255,7 +255,7 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
                 ("indnullsnotdistinct", bool(false)),
                 ("indisprimary", bool(index.id == PRIMARY_INDEX)),
                 ("indisexclusion", bool(false)),
-                ("indimmediate", bool(true)),
+                ("indimmediate", bool(!index.timing.deferrable)),
                 ("indisclustered", bool(false)),
                 ("indisvalid", bool(true)),
                 ("indcheckxmin", bool(false)),
@@ -277,14 +277,14 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
 
 fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    let common = |oid_: Oid, name: &str, table: &TableDescriptor, kind: char| {
+    let common = |oid_: Oid, name: &str, table: &TableDescriptor, kind: char, timing: Timing| {
         vec![
             ("oid", oid(oid_)),
             ("conname", text(name)),
             ("connamespace", oid(table.schema)),
             ("contype", letter(kind)),
-            ("condeferrable", bool(false)),
-            ("condeferred", bool(false)),
+            ("condeferrable", bool(timing.deferrable)),
+            ("condeferred", bool(timing.deferred)),
             ("convalidated", bool(true)),
             ("conrelid", oid(table.oid)),
             ("contypid", oid(0)),
@@ -305,14 +305,14 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     for table in my_tables(cx) {
         for index in table.indexes.iter().filter(|index| index.constraint) {
             let kind = if index.id == PRIMARY_INDEX { 'p' } else { 'u' };
-            let mut values = common(constraint_oid(index), &index.name, table, kind);
+            let mut values = common(constraint_oid(index), &index.name, table, kind, index.timing);
             values.extend(no_reference());
             values.push(("conindid", oid(index.oid)));
             values.push(("conkey", int2_array(index.columns.iter().map(|(id, _)| *id as i16))));
             rows.push(cx.row(values));
         }
         for check in &table.checks {
-            let mut values = common(check.oid, &check.name, table, 'c');
+            let mut values = common(check.oid, &check.name, table, 'c', Timing::default());
             values.extend(no_reference());
             values.push(("conindid", oid(0)));
             let lower = check.expr.to_lowercase();
@@ -323,10 +323,10 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
             rows.push(cx.row(values));
         }
         for key in &table.foreign_keys {
-            let mut values = common(key.oid, &key.name, table, 'f');
+            let mut values = common(key.oid, &key.name, table, 'f', key.timing);
             let index = cx.catalog().table(key.referenced_table).and_then(|referenced| {
                 referenced.indexes.iter().find(|index| {
-                    index.unique
+                    index.is_key()
                         && index.columns.len() == key.referenced_columns.len()
                         && index.columns.iter().all(|(id, _)| key.referenced_columns.contains(id))
                 })

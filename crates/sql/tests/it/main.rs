@@ -4,6 +4,7 @@ mod as_of;
 mod catalogs;
 mod changes;
 mod database;
+mod deferred;
 mod engines;
 mod operators;
 mod plan_support;

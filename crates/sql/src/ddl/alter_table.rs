@@ -201,6 +201,13 @@ impl DdlContext<'_> {
                 for check in &mut changed.checks {
                     check.expr = rename_word(&check.expr, name, to);
                 }
+                for index in &mut changed.indexes {
+                    for expression in &mut index.expressions {
+                        expression.text = rename_word(&expression.text, name, to);
+                    }
+                    index.predicate =
+                        index.predicate.take().map(|predicate| rename_word(&predicate, name, to));
+                }
             }
             AlterAction::RenameConstraint { name, to } => {
                 if has_constraint(&table, to) {
@@ -327,6 +334,14 @@ impl DdlContext<'_> {
                 if !found.unique {
                     let message = format!("\"{index}\" is not a unique index");
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                }
+                if !found.is_plain() {
+                    let message = match found.predicate {
+                        Some(_) => format!("\"{index}\" is a partial index"),
+                        None => format!("index \"{index}\" contains expressions"),
+                    };
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                        .with_detail("Cannot create a primary key or unique constraint using such an index."));
                 }
                 if *primary {
                     let mut index = found.clone();

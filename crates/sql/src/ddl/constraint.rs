@@ -19,11 +19,21 @@ pub(super) fn column_position(table: &TableDescriptor, name: &str) -> SqlResult<
     })
 }
 
-fn key_position(table: &TableDescriptor, name: &str) -> SqlResult<usize> {
+/// As [`column_position`], for a column named in a key.
+pub(super) fn key_position(table: &TableDescriptor, name: &str) -> SqlResult<usize> {
     column_position(table, name).map_err(|_| {
         let message = format!("column \"{name}\" named in key does not exist");
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
     })
+}
+
+/// Fails if the values of a type have no order.
+pub(super) fn check_ordered(ty: sql_types::Type) -> SqlResult<()> {
+    if !matches!(ty, sql_types::Type::JSON | sql_types::Type::RECORD) {
+        return Ok(());
+    }
+    let message = format!("data type {ty} has no default operator class for access method \"btree\"");
+    Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
 }
 
 /// The key columns of an index by name; duplicates and types without order are refused.
@@ -41,13 +51,7 @@ pub(super) fn key_columns(
             let message = format!("column \"{name}\" appears twice in a key");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
-        if column.ty.ty == sql_types::Type::JSON {
-            let message = format!(
-                "data type {} has no default operator class for access method \"btree\"",
-                column.ty.ty
-            );
-            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-        }
+        check_ordered(column.ty.ty)?;
         columns.push((column.id, *descending));
     }
     Ok(columns)

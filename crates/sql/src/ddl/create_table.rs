@@ -5,7 +5,9 @@ use super::statement::{ColumnDef, ConstraintKind, CreateTable, Like};
 use super::tokens::{Name, quote_ident, quote_literal};
 use crate::bind::Binder;
 use crate::catalog::Relation;
-use crate::catalog::descriptor::{ColumnDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
+use crate::catalog::descriptor::{
+    ColumnDescriptor, ColumnId, EXPRESSION, IndexDescriptor, PRIMARY_INDEX, TableDescriptor,
+};
 use crate::exec::execute;
 use crate::parse::Statement;
 use crate::plan::{Plan, PlanKind};
@@ -197,27 +199,39 @@ impl DdlContext<'_> {
     /// Copies the indexes of the table a LIKE names, once all columns are there.
     async fn copy_indexes(&mut self, table: &mut TableDescriptor, like: &Like) -> SqlResult<()> {
         let source = self.table(&like.table)?;
-        for index in &source.indexes {
-            let names: Option<Vec<(String, bool)>> = index
-                .columns
-                .iter()
-                .map(|(id, descending)| {
-                    let column = source.column(*id).filter(|column| !column.hidden)?;
-                    Some((column.name.clone(), *descending))
+        let hidden = |id: &ColumnId| source.column(*id).is_some_and(|column| column.hidden);
+        for index in source.indexes.iter().filter(|index| !index.columns.iter().any(|(id, _)| hidden(id))) {
+            let name_of = |id: &ColumnId| source.column(*id).map(|column| column.name.clone());
+            if index.constraint {
+                let names = index.columns.iter().filter_map(|(id, descending)| Some((name_of(id)?, *descending)));
+                let names: Vec<(String, bool)> = names.collect();
+                let primary = index.id == PRIMARY_INDEX;
+                let mut copied = self.constraint_index(table, None, &names, primary).await?;
+                copied.timing = index.timing;
+                if primary { table.indexes.insert(0, copied) } else { table.indexes.push(copied) }
+                continue;
+            }
+            let id_of = |id: &ColumnId| {
+                let name = name_of(id)?;
+                table.columns.iter().find(|column| column.name == name).map(|column| column.id)
+            };
+            let names: Vec<String> = index
+                .parts()
+                .filter_map(|(id, expression, _)| match expression {
+                    Some(expression) => Some(expression.name.clone()),
+                    None => name_of(&id),
                 })
                 .collect();
-            let Some(names) = names else { continue };
-            let primary = index.id == PRIMARY_INDEX;
-            let mut copied = self.constraint_index(table, None, &names, primary).await?;
-            copied.unique = index.unique;
-            copied.constraint = index.constraint;
-            if !index.constraint {
-                let second: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-                let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
-                copied.name =
-                    self.relation_name(table.schema, (&table.name, &second.join("_"), "idx"), &taken);
-            }
-            if primary { table.indexes.insert(0, copied) } else { table.indexes.push(copied) }
+            let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
+            let name = self.relation_name(table.schema, (&table.name, &names.join("_"), "idx"), &taken);
+            let columns = index.columns.iter().filter_map(|(id, descending)| match *id {
+                EXPRESSION => Some((EXPRESSION, *descending)),
+                _ => Some((id_of(id)?, *descending)),
+            });
+            let columns = columns.collect();
+            let included = index.included.iter().filter_map(id_of).collect();
+            let oid = self.new_oid().await?;
+            table.indexes.push(IndexDescriptor { id: oid, oid, name, columns, included, ..index.clone() });
         }
         Ok(())
     }

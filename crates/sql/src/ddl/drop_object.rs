@@ -223,9 +223,9 @@ pub(super) fn release_index(
     let same = |ids: &[u32]| ids.len() == columns.len() && ids.iter().all(|id| columns.contains(id));
     let other_serves = table.indexes.iter().any(|other| {
         let ids: Vec<_> = other.columns.iter().map(|(id, _)| *id).collect();
-        other.unique && other.oid != index.oid && same(&ids)
+        other.is_key() && other.oid != index.oid && same(&ids)
     });
-    if other_serves || !index.unique {
+    if other_serves || !index.is_key() {
         return Ok(());
     }
     for (referring, position) in cx.catalog.referencing(table.oid) {

@@ -2,8 +2,8 @@
 
 use super::parse::sequence_options;
 use super::statement::{
-    AlterAction, ColumnDef, Constraint, ConstraintKind, CreateIndex, CreateTable, Ddl, ForeignKey, Like,
-    ObjectKind, SequenceOptions,
+    AlterAction, ColumnDef, Constraint, ConstraintKind, CreateIndex, CreateTable, Ddl, ForeignKey, IndexKey,
+    IndexPart, Like, ObjectKind, SequenceOptions,
 };
 use super::tokens::Cursor;
 use crate::catalog::descriptor::Timing;
@@ -402,13 +402,7 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
     c.expect_token(&Token::LParen)?;
     let mut columns = Vec::new();
     loop {
-        if c.peek() == Some(&Token::LParen) {
-            return Ok(Ddl::Unsupported("an index over an expression".into()));
-        }
-        let column = c.ident()?;
-        if c.peek() == Some(&Token::LParen) {
-            return Ok(Ddl::Unsupported("an index over an expression".into()));
-        }
+        let what = index_key(c)?;
         if c.take("collate") {
             c.name()?;
         }
@@ -431,24 +425,37 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
             }
             c.advance();
         }
-        columns.push((column, descending));
+        columns.push(IndexPart { what, descending });
         if !c.take_token(&Token::Comma) {
             break;
         }
     }
     c.expect_token(&Token::RParen)?;
-    if c.at_words("include") {
-        return Ok(Ddl::Unsupported("INCLUDE of an index".into()));
-    }
+    let included = if c.take("include") { c.ident_list()? } else { Vec::new() };
     if c.take("nulls not distinct") {
         return Ok(Ddl::Unsupported("NULLS NOT DISTINCT".into()));
     }
     c.take("nulls distinct");
     storage_options(c)?;
-    if c.at_words("where") {
-        return Ok(Ddl::Unsupported("a partial index".into()));
+    let predicate = if c.take("where") { Some(c.expr()?) } else { None };
+    Ok(Ddl::CreateIndex(CreateIndex { name, table, if_not_exists, unique, columns, included, predicate }))
+}
+
+/// A column, a call of a function, or an expression in parentheses.
+fn index_key(c: &mut Cursor) -> SqlResult<IndexKey> {
+    if c.peek() == Some(&Token::LParen) {
+        return Ok(IndexKey::Expression(c.parenthesized()?));
     }
-    Ok(Ddl::CreateIndex(CreateIndex { name, table, if_not_exists, unique, columns }))
+    let start = c.position();
+    let column = c.ident()?;
+    while c.take_token(&Token::Period) {
+        c.ident()?;
+    }
+    if c.peek() != Some(&Token::LParen) {
+        return Ok(IndexKey::Column(column));
+    }
+    c.parenthesized()?;
+    Ok(IndexKey::Expression(c.text(start, c.position())))
 }
 
 /// After `ALTER TABLE` and its kin.

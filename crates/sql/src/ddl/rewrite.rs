@@ -167,17 +167,12 @@ fn duplicate(error: KvError, target: &Target<'_>) -> SqlError {
         Some((descriptor, values))
     });
     let Some((index, values)) = found else { return kv_error(error) };
-    let names: Vec<&str> = index
-        .columns
-        .iter()
-        .filter_map(|(id, _)| table.column(*id))
-        .map(|column| column.name.as_str())
-        .collect();
+    let columns = crate::table::key_texts(table, index);
+    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let context = sql_types::context::TextContext::plain();
-    let shown = index.columns.iter().zip(&values).map(|((id, _), value)| {
+    let shown = columns.iter().zip(&values).map(|((_, ty), value)| {
         let mut text = String::new();
-        let ty = table.column(*id).map_or(sql_types::Type::TEXT, |column| column.ty.ty);
-        sql_types::text::format(value, ty, &context, &mut text);
+        sql_types::text::format(value, *ty, &context, &mut text);
         text
     });
     let shown: Vec<String> = shown.collect();

@@ -86,7 +86,23 @@ pub(crate) struct CreateIndex {
     pub table: Name,
     pub if_not_exists: bool,
     pub unique: bool,
-    pub columns: Vec<(String, bool)>,
+    pub columns: Vec<IndexPart>,
+    pub included: Vec<String>,
+    /// WHERE
+    pub predicate: Option<String>,
+}
+
+/// A column of an index, or an expression, and whether it is descending.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexPart {
+    pub what: IndexKey,
+    pub descending: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum IndexKey {
+    Column(String),
+    Expression(String),
 }
 
 #[derive(Clone, Debug)]

@@ -5,7 +5,9 @@ use crate::catalog::descriptor::{
 };
 use crate::ddl::tokens::quote_ident;
 use crate::session::view::SessionView;
+use crate::table::{key_texts, predicate_text};
 use sql_types::{ColumnType, Oid, Type};
+use std::sync::Arc;
 
 /// A type as `format_type` shows it.
 pub(crate) fn format_type(ty: ColumnType) -> String {
@@ -35,11 +37,6 @@ fn column_names(table: &TableDescriptor, ids: impl IntoIterator<Item = ColumnId>
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn key_column(table: &TableDescriptor, (id, descending): (ColumnId, bool)) -> String {
-    let name = table.column(id).map(|column| quote_ident(&column.name)).unwrap_or_default();
-    if descending { format!("{name} DESC") } else { name }
-}
-
 /// What a constraint's definition says of when it is checked.
 fn timing_text(timing: Timing) -> &'static str {
     match timing {
@@ -67,25 +64,36 @@ impl SessionView {
     /// `pg_get_indexdef`; with a column from 1, only that.
     pub(crate) fn index_definition(
         &self,
-        table: &TableDescriptor,
+        table: &Arc<TableDescriptor>,
         index: &IndexDescriptor,
         column: usize,
     ) -> String {
-        if column > 0 {
-            return index
-                .columns
-                .get(column - 1)
-                .map(|(id, _)| column_names(table, [*id]))
-                .unwrap_or_default();
+        let keys = key_texts(table, index);
+        if let Some(position) = column.checked_sub(1) {
+            let included = position.checked_sub(keys.len()).and_then(|position| index.included.get(position));
+            return match keys.get(position) {
+                Some((text, _)) => text.clone(),
+                None => column_names(table, included.copied()),
+            };
         }
-        let columns: Vec<String> = index.columns.iter().map(|column| key_column(table, *column)).collect();
-        format!(
+        let ordered = keys.iter().zip(&index.columns).map(|((text, _), (_, descending))| {
+            if *descending { format!("{text} DESC") } else { text.clone() }
+        });
+        let columns: Vec<String> = ordered.collect();
+        let mut text = format!(
             "CREATE {}INDEX {} ON {} USING btree ({})",
             if index.unique { "UNIQUE " } else { "" },
             quote_ident(&index.name),
             self.qualified_text(table.schema, &table.name),
             columns.join(", ")
-        )
+        );
+        if !index.included.is_empty() {
+            text.push_str(&format!(" INCLUDE ({})", column_names(table, index.included.iter().copied())));
+        }
+        if let Some(predicate) = predicate_text(table, index) {
+            text.push_str(&format!(" WHERE {predicate}"));
+        }
+        text
     }
 
     /// `pg_get_constraintdef` of a PRIMARY KEY or UNIQUE constraint.

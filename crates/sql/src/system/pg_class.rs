@@ -2,10 +2,11 @@
 
 use super::builtin::{default_opclass, types};
 use super::deparse::constraint_oid;
-use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, text};
+use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, optional, text};
 use super::tables;
-use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor, Timing};
+use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX, TableDescriptor, Timing};
 use crate::catalog::oids;
+use crate::table::{key_texts, predicate_text};
 use sql_types::{ColumnType, Datum, Oid, Row, Type};
 
 /// The rows of one of these tables; `None` if it is another.
@@ -110,7 +111,14 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
             },
         ));
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            let described = base(index.oid, &index.name, table.schema, table.owner, 'i', index.columns.len());
+            let described = base(
+                index.oid,
+                &index.name,
+                table.schema,
+                table.owner,
+                'i',
+                index.columns.len() + index.included.len(),
+            );
             rows.push(class(cx, Class { am: 403, rows: table.row_count.unwrap_or(0.0), ..described }));
         }
     }
@@ -194,17 +202,20 @@ fn attributes(cx: &SystemContext<'_>) -> Vec<Row> {
             ));
         }
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            for (position, (id, _)) in index.columns.iter().enumerate() {
-                let Some(column) = table.column(*id) else { continue };
+            let keys = index.parts().map(|(id, expression, _)| match expression {
+                Some(expression) => Some((expression.name.as_str(), expression.ty.into())),
+                None => table.column(id).map(|column| (column.name.as_str(), column.ty)),
+            });
+            let included = index.included.iter().map(|id| {
+                let column = table.column(*id)?;
+                Some((column.name.as_str(), column.ty))
+            });
+            for (position, column) in keys.chain(included).enumerate() {
+                let Some((name, ty)) = column else { continue };
+                let number = position as i16 + 1;
                 rows.push(attribute(
                     cx,
-                    Attribute {
-                        relation: index.oid,
-                        name: &column.name,
-                        number: position as i16 + 1,
-                        ty: Some(column.ty),
-                        ..Default::default()
-                    },
+                    Attribute { relation: index.oid, name, number, ty: Some(ty), ..Default::default() },
                 ));
             }
         }
@@ -242,15 +253,20 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in my_tables(cx) {
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            let columns: Vec<_> = index.columns.iter().filter_map(|(id, _)| table.column(*id)).collect();
-            let collations = columns.iter().map(|column| {
-                types().iter().find(|ty| ty.oid == column.ty.ty.0).map_or(0, |ty| ty.collation)
-            });
+            let keys = key_texts(table, index);
+            let collations = keys
+                .iter()
+                .map(|(_, key)| types().iter().find(|ty| ty.oid == key.0).map_or(0, |ty| ty.collation));
+            let all = keys.len() + index.included.len();
+            let ids = index.columns.iter().map(|(id, _)| *id).chain(index.included.iter().copied());
+            let of_expressions = index.columns.iter().zip(&keys).filter(|((id, _), _)| *id == EXPRESSION);
+            let expressions: Vec<&str> = of_expressions.map(|(_, (text, _))| text.as_str()).collect();
+            let expressions = Some(expressions.join(", ")).filter(|text| !text.is_empty());
             rows.push(cx.row(vec![
                 ("indexrelid", oid(index.oid)),
                 ("indrelid", oid(table.oid)),
-                ("indnatts", int(columns.len() as i64)),
-                ("indnkeyatts", int(columns.len() as i64)),
+                ("indnatts", int(all as i64)),
+                ("indnkeyatts", int(keys.len() as i64)),
                 ("indisunique", bool(index.unique)),
                 ("indnullsnotdistinct", bool(false)),
                 ("indisprimary", bool(index.id == PRIMARY_INDEX)),
@@ -262,13 +278,15 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
                 ("indisready", bool(true)),
                 ("indislive", bool(true)),
                 ("indisreplident", bool(false)),
-                ("indkey", int2vector(columns.iter().map(|column| column.id as i16))),
+                ("indkey", int2vector(ids.map(|id| id as i16))),
                 ("indcollation", oidvector(collations)),
-                ("indclass", oidvector(columns.iter().map(|column| default_opclass(column.ty.ty)))),
+                ("indclass", oidvector(keys.iter().map(|(_, ty)| default_opclass(*ty)))),
                 (
                     "indoption",
                     int2vector(index.columns.iter().map(|(_, descending)| if *descending { 3 } else { 0 })),
                 ),
+                ("indexprs", optional(expressions.as_deref())),
+                ("indpred", optional(predicate_text(table, index).as_deref())),
             ]));
         }
     }

@@ -4,12 +4,14 @@
 //! holds depends on nothing but the row.
 
 use crate::bind::{self, BindContext, CatalogLookup, RelationRef};
-use crate::catalog::descriptor::{IndexDescriptor, IndexId, TableDescriptor};
+use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexExpression, IndexId, TableDescriptor};
+use crate::ddl::tokens::quote_ident;
 use crate::exec::eval::EvalEnv;
+use crate::explain::{Names, expr_text};
 use crate::optimize::fold::fold_expr;
-use crate::plan::Expr;
+use crate::plan::{Expr, PlanColumn};
 use sql_types::context::EvalContext;
-use sql_types::{Oid, SqlResult};
+use sql_types::{Oid, SqlResult, Type};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The expressions of one index, over the full row of its table.
@@ -67,19 +69,37 @@ impl CatalogLookup for NoCatalog {
 
 static EVAL: LazyLock<EvalContext<'static>> = LazyLock::new(EvalContext::plain);
 
+static CONTEXT: LazyLock<BindContext<'static>> =
+    LazyLock::new(|| BindContext { catalog: &NoCatalog, search_path: &[], eval: &EVAL, param_types: &[] });
+
 /// What the expressions of indexes see besides their row.
 pub(crate) fn index_env() -> EvalEnv<'static> {
     EvalEnv { eval: &EVAL, params: &[], outer: None }
 }
 
+/// Binds an expression of an index without a session.
+///
+/// # Errors
+/// What is wrong with it; 42P17 if it is not immutable.
+pub fn bind_expression(text: &str, table: &Arc<TableDescriptor>) -> SqlResult<Expr> {
+    bind::bind_index_expr(text, table, &CONTEXT)
+}
+
+/// As [`bind_expression`], for the predicate of an index.
+///
+/// # Errors
+/// As there.
+pub fn bind_predicate(text: &str, table: &Arc<TableDescriptor>) -> SqlResult<Expr> {
+    bind::bind_index_predicate(text, table, &CONTEXT)
+}
+
 fn bind_index(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> SqlResult<BoundIndex> {
-    let context = BindContext { catalog: &NoCatalog, search_path: &[], eval: &EVAL, param_types: &[] };
     let columns = index
         .parts()
         .map(|(_, expression, _)| match expression {
             None => Ok(None),
             Some(expression) => {
-                let mut bound = bind::bind_index_expr(&expression.text, table, &context)?;
+                let mut bound = bind_expression(&expression.text, table)?;
                 fold_expr(&mut bound);
                 Ok(Some(bound))
             }
@@ -88,7 +108,7 @@ fn bind_index(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> SqlResul
     let conditions = match &index.predicate {
         None => Vec::new(),
         Some(text) => {
-            let mut bound = bind::bind_index_predicate(text, table, &context)?;
+            let mut bound = bind_predicate(text, table)?;
             fold_expr(&mut bound);
             bound.into_conjuncts()
         }
@@ -106,4 +126,44 @@ pub fn bound_index(table: &Arc<TableDescriptor>, index: IndexId) -> SqlResult<Op
         with.map(|index| (index.id, bind_index(table, index).map(Arc::new))).collect()
     });
     bound.iter().find(|(id, _)| *id == index).map(|(_, bound)| bound.clone()).transpose()
+}
+
+/// The columns of a full row, named as SQL text names them.
+fn row_columns(table: &TableDescriptor) -> Vec<PlanColumn> {
+    table.columns.iter().map(|column| PlanColumn::new(quote_ident(&column.name), column.ty)).collect()
+}
+
+/// An expression over the full row of a table, as SQL text.
+pub fn row_expr_text(expr: &Expr, table: &TableDescriptor) -> String {
+    expr_text(expr, Names { columns: &row_columns(table), outer: &[] })
+}
+
+/// The key columns of an index as SQL text names them, with their types. An expression that is no call of a
+/// function stands in parentheses.
+pub fn key_texts(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> Vec<(String, Type)> {
+    let bound = if index.is_plain() { None } else { bound_index(table, index.id).ok().flatten() };
+    let text = |(number, (id, expression, _)): (usize, (ColumnId, Option<&IndexExpression>, bool))| {
+        let Some(expression) = expression else {
+            let column = table.column(id);
+            return column.map_or((String::new(), Type::TEXT), |c| (quote_ident(&c.name), c.ty.ty));
+        };
+        let bound = bound.as_ref().and_then(|bound| bound.columns.get(number)?.as_ref());
+        let text = bound.map_or_else(|| expression.text.clone(), |bound| row_expr_text(bound, table));
+        let bare = match bound {
+            Some(Expr::Call { function, .. }) => !function.is_operator(),
+            Some(Expr::Coalesce(..)) => true,
+            Some(_) => false,
+            None => true,
+        };
+        (if bare { text } else { format!("({text})") }, expression.ty)
+    };
+    index.parts().enumerate().map(text).collect()
+}
+
+/// The predicate of a partial index as SQL text.
+pub fn predicate_text(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> Option<String> {
+    let written = index.predicate.as_ref()?;
+    let bound = bound_index(table, index.id).ok().flatten();
+    let condition = bound.and_then(|bound| Expr::conjunction(bound.conditions.clone()));
+    Some(condition.map_or_else(|| written.clone(), |condition| row_expr_text(&condition, table)))
 }

@@ -34,7 +34,10 @@ mod projection;
 mod rowid;
 
 pub(crate) use bound::index_env;
-pub use bound::{BoundIndex, BoundIndexes, bound_index};
+pub use bound::{
+    BoundIndex, BoundIndexes, bind_expression, bind_predicate, bound_index, key_texts, predicate_text,
+    row_expr_text,
+};
 pub use cache::CodecCache;
 pub use codec::{IndexCodec, TableCodec};
 pub use projection::Projection;

@@ -6,6 +6,7 @@ mod changes;
 mod database;
 mod deferred;
 mod engines;
+mod indexes;
 mod operators;
 mod plan_support;
 mod schema;

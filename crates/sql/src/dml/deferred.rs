@@ -10,8 +10,8 @@
 //!   matter which side changed, nor how often.
 //! * A deferrable unique index holds for a value if it has no second entry with it.
 //!
-//! Rows noted before a savepoint stay noted when the transaction goes back to it, and checking a value twice
-//! is harmless; so values that SET CONSTRAINTS … IMMEDIATE checked after a savepoint stay noted too.
+//! Values noted before a savepoint stay noted when the transaction goes back to it: those that SET CONSTRAINTS …
+//! IMMEDIATE checked after a savepoint are to be checked again then.
 //!
 //! # Its bound
 //!
@@ -50,6 +50,17 @@ struct Noted {
     changed: Oid,
     /// When it was noted.
     number: u64,
+    /// Whether it was checked since.
+    checked: bool,
+}
+
+/// A constraint to be checked for all rows.
+#[derive(Clone, Debug, Default)]
+struct Whole {
+    /// The tables that were changed.
+    changed: BTreeSet<Oid>,
+    /// Whether it was checked since.
+    checked: bool,
 }
 
 /// SET CONSTRAINTS of a transaction.
@@ -63,8 +74,7 @@ struct Modes {
 struct State {
     modes: Arc<Modes>,
     noted: IndexMap<(Constraint, Bytes), Noted>,
-    /// Constraints to be checked for all rows, and the tables that were changed.
-    whole: BTreeMap<Constraint, BTreeSet<Oid>>,
+    whole: BTreeMap<Constraint, Whole>,
     number: u64,
     bytes: usize,
     most_bytes: usize,
@@ -126,11 +136,13 @@ impl Deferred {
     pub(super) fn add(&self, table: Oid, constraint: Oid, key: Bytes, values: Row, changed: Oid) {
         let mut state = self.0.lock();
         let constraint = (table, constraint);
-        if let Some(changes) = state.whole.get_mut(&constraint) {
-            changes.insert(changed);
+        if let Some(whole) = state.whole.get_mut(&constraint) {
+            whole.checked = false;
+            whole.changed.insert(changed);
             return;
         }
-        if state.noted.contains_key(&(constraint, key.clone())) {
+        if let Some(noted) = state.noted.get_mut(&(constraint, key.clone())) {
+            noted.checked = false;
             return;
         }
         let bytes = noted_bytes(&key, &values);
@@ -141,20 +153,20 @@ impl Deferred {
         state.bytes += bytes;
         let number = state.number;
         state.number += 1;
-        state.noted.insert((constraint, key), Noted { values, changed, number });
+        state.noted.insert((constraint, key), Noted { values, changed, number, checked: false });
     }
 
     /// Whether nothing is left to be checked.
     pub fn is_empty(&self) -> bool {
         let state = self.0.lock();
-        state.noted.is_empty() && state.whole.is_empty()
+        state.noted.values().all(|noted| noted.checked) && state.whole.values().all(|whole| whole.checked)
     }
 
     /// Whether a check is left that a change of this table asked for.
     pub fn concerns(&self, table: Oid) -> bool {
         let state = self.0.lock();
-        state.noted.values().any(|noted| noted.changed == table)
-            || state.whole.values().any(|changed| changed.contains(&table))
+        state.noted.values().any(|noted| !noted.checked && noted.changed == table)
+            || state.whole.values().any(|whole| !whole.checked && whole.changed.contains(&table))
     }
 
     /// The present point.
@@ -169,6 +181,9 @@ impl Deferred {
         let mut state = self.0.lock();
         state.modes = mark.modes.clone();
         state.noted.retain(|_, noted| noted.number < mark.number);
+        // What was checked since the point is open again.
+        state.noted.values_mut().for_each(|noted| noted.checked = false);
+        state.whole.values_mut().for_each(|whole| whole.checked = false);
         state.count();
     }
 
@@ -190,27 +205,36 @@ impl Deferred {
         state.count();
     }
 
+    /// Takes note that some constraints were checked.
+    fn mark_checked(&self, wanted: &dyn Fn(Oid) -> bool) {
+        let mut state = self.0.lock();
+        let noted = state.noted.iter_mut().filter(|((constraint, _), _)| wanted(constraint.1));
+        noted.for_each(|(_, noted)| noted.checked = true);
+        let whole = state.whole.iter_mut().filter(|(constraint, _)| wanted(constraint.1));
+        whole.for_each(|(_, whole)| whole.checked = true);
+    }
+
     /// The constraints with something to be checked, in the order in which that came up.
     fn constraints(&self) -> Vec<Constraint> {
         let state = self.0.lock();
         let mut found: Vec<Constraint> = Vec::new();
         let mut last = None;
-        for (constraint, _) in state.noted.keys() {
+        for ((constraint, _), _) in state.noted.iter().filter(|(_, noted)| !noted.checked) {
             if last != Some(*constraint) && !found.contains(constraint) {
                 found.push(*constraint);
             }
             last = Some(*constraint);
         }
-        let whole: Vec<Constraint> =
-            state.whole.keys().filter(|constraint| !found.contains(constraint)).copied().collect();
-        found.extend(whole);
+        // A constraint is either noted or to be checked as a whole.
+        found.extend(state.whole.iter().filter(|(_, whole)| !whole.checked).map(|(constraint, _)| *constraint));
         found
     }
 
     /// The values a constraint is to be checked for, each with the table that was changed.
     fn values(&self, wanted: Constraint) -> Vec<(Bytes, Row, Oid)> {
         let state = self.0.lock();
-        let of_it = state.noted.iter().filter(|((constraint, _), _)| *constraint == wanted);
+        let of_it =
+            state.noted.iter().filter(|((constraint, _), noted)| *constraint == wanted && !noted.checked);
         of_it.map(|((_, key), noted)| (key.clone(), noted.values.clone(), noted.changed)).collect()
     }
 
@@ -233,7 +257,7 @@ impl State {
         let of_it = self.noted.iter().filter(|((known, _), _)| *known == constraint);
         let mut tables: BTreeSet<Oid> = of_it.map(|(_, noted)| noted.changed).collect();
         tables.insert(changed);
-        self.whole.entry(constraint).or_default().extend(tables);
+        self.whole.entry(constraint).or_default().changed.extend(tables);
         self.noted.retain(|(known, _), _| *known != constraint);
         self.count();
     }
@@ -255,6 +279,8 @@ pub async fn check(
     }
     if forget {
         deferred.forget_some(&wanted, None);
+    } else {
+        deferred.mark_checked(&wanted);
     }
     Ok(())
 }
@@ -387,6 +413,14 @@ mod tests {
         assert_eq!(deferred.values((1, 10)).len(), 1);
         assert!(!deferred.is_deferred(10, initially_immediate));
         assert!(deferred.concerns(1) && !deferred.concerns(2));
+        // What was checked since a savepoint is open again when the transaction goes back to it.
+        deferred.mark_checked(&|oid| oid == 10);
+        assert!(deferred.is_empty() && deferred.constraints().is_empty() && !deferred.concerns(1));
+        deferred.rollback_to(&mark);
+        assert!(deferred.concerns(1));
+        deferred.mark_checked(&|_| true);
+        add(&deferred, 1);
+        assert!(deferred.concerns(1));
         deferred.forget();
         assert!(deferred.is_empty());
     }

@@ -58,6 +58,9 @@ async fn set_constraints_checks_at_once_and_savepoints_undo() {
     db.execute("ROLLBACK TO s; INSERT INTO p VALUES (7, 7); SET CONSTRAINTS ALL IMMEDIATE").await;
     assert_eq!(db.error("INSERT INTO c VALUES (3, 8)").await.code, SqlState::FOREIGN_KEY_VIOLATION);
     db.execute("ROLLBACK TO s").await;
+    // Once checked, the table may be changed; back at the savepoint it may not.
+    db.execute("INSERT INTO p VALUES (7, 7); SET CONSTRAINTS ALL IMMEDIATE; ALTER TABLE c ADD COLUMN x int").await;
+    db.execute("ROLLBACK TO s").await;
     // Deferred again, as it was, and what was noted before is checked still.
     db.execute("INSERT INTO c VALUES (3, 2)").await;
     assert_eq!(db.error("COMMIT").await.code, SqlState::FOREIGN_KEY_VIOLATION);

@@ -336,9 +336,9 @@ impl DdlContext<'_> {
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
                 }
                 if !found.is_plain() {
-                    let message = match found.predicate {
-                        Some(_) => format!("\"{index}\" is a partial index"),
-                        None => format!("index \"{index}\" contains expressions"),
+                    let message = match found.expressions.is_empty() {
+                        true => format!("\"{index}\" is a partial index"),
+                        false => format!("index \"{index}\" contains expressions"),
                     };
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
                         .with_detail("Cannot create a primary key or unique constraint using such an index."));

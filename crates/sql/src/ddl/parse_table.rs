@@ -202,7 +202,7 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
             return Ok((column, constraints));
         };
         if let Some(kind) = kind {
-            let timing = timing(c, Some(&kind))?;
+            let timing = timing(c, Some(&kind).filter(|kind| !matches!(kind, ConstraintKind::Check(_))))?;
             constraints.push(Constraint { name, kind, not_valid: false, timing });
         } else {
             timing(c, None)?;

@@ -167,7 +167,7 @@ fn duplicate(error: KvError, target: &Target<'_>) -> SqlError {
         Some((descriptor, values))
     });
     let Some((index, values)) = found else { return kv_error(error) };
-    let columns = crate::table::key_texts(table, index);
+    let columns = crate::table::key_names(table, index);
     let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let context = sql_types::context::TextContext::plain();
     let shown = columns.iter().zip(&values).map(|((_, ty), value)| {

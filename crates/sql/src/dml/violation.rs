@@ -100,7 +100,7 @@ pub(super) fn duplicate(
     let message = format!("duplicate key value violates unique constraint \"{}\"", index.name);
     let mut error = SqlError::new(SqlState::UNIQUE_VIOLATION, message);
     if let Ok((values, _)) = codec.index(index.id).and_then(|layout| layout.decode_columns(key)) {
-        let columns = crate::table::key_texts(table, index);
+        let columns = crate::table::key_names(table, index);
         error = error.with_detail(format!("Key {} already exists.", key_text(&columns, &values, context)));
     }
     place(error, host, table, Some(&index.name))

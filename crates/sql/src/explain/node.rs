@@ -4,7 +4,7 @@ use super::deparse::{Names, aggregate_text, expr_text, keys_text};
 use super::options::ExplainOptions;
 use crate::catalog::descriptor::{IndexId, TableDescriptor};
 use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, SetOpKind, SubPlan};
-use crate::table::key_texts;
+use crate::table::key_names;
 use sql_types::Type;
 use std::sync::Arc;
 
@@ -298,7 +298,7 @@ fn access_text(
     names: Names<'_>,
 ) -> String {
     let text = |expr| expr_text(expr, names);
-    let columns = key_texts(table, index);
+    let columns = key_names(table, index);
     let name = |position: usize| columns.get(position).map_or("?", |(name, _)| name.as_str());
     let mut parts: Vec<String> = access
         .prefix

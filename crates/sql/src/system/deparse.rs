@@ -72,11 +72,11 @@ impl SessionView {
         if let Some(position) = column.checked_sub(1) {
             let included = position.checked_sub(keys.len()).and_then(|position| index.included.get(position));
             return match keys.get(position) {
-                Some((text, _)) => text.clone(),
+                Some(text) => text.clone(),
                 None => column_names(table, included.copied()),
             };
         }
-        let ordered = keys.iter().zip(&index.columns).map(|((text, _), (_, descending))| {
+        let ordered = keys.iter().zip(&index.columns).map(|(text, (_, descending))| {
             if *descending { format!("{text} DESC") } else { text.clone() }
         });
         let columns: Vec<String> = ordered.collect();

@@ -6,7 +6,7 @@ use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, 
 use super::tables;
 use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX, TableDescriptor, Timing};
 use crate::catalog::oids;
-use crate::table::{key_texts, predicate_text};
+use crate::table::{key_names, predicate_text};
 use sql_types::{ColumnType, Datum, Oid, Row, Type};
 
 /// The rows of one of these tables; `None` if it is another.
@@ -253,7 +253,7 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in my_tables(cx) {
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            let keys = key_texts(table, index);
+            let keys = key_names(table, index);
             let collations = keys
                 .iter()
                 .map(|(_, key)| types().iter().find(|ty| ty.oid == key.0).map_or(0, |ty| ty.collation));

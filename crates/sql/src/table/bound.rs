@@ -138,14 +138,24 @@ pub fn row_expr_text(expr: &Expr, table: &TableDescriptor) -> String {
     expr_text(expr, Names { columns: &row_columns(table), outer: &[] })
 }
 
-/// The key columns of an index as SQL text names them, with their types. An expression that is no call of a
-/// function stands in parentheses.
-pub fn key_texts(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> Vec<(String, Type)> {
+/// The key columns of an index as SQL text names them, with their types.
+pub fn key_names(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> Vec<(String, Type)> {
+    key_parts(table, index).into_iter().map(|(text, ty, _)| (text, ty)).collect()
+}
+
+/// The same as they stand in CREATE INDEX: what is neither a column nor a call of a function is in parentheses.
+pub fn key_texts(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> Vec<String> {
+    let parts = key_parts(table, index).into_iter();
+    parts.map(|(text, _, bare)| if bare { text } else { format!("({text})") }).collect()
+}
+
+/// The key columns of an index, their types, and whether they need no parentheses.
+fn key_parts(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> Vec<(String, Type, bool)> {
     let bound = if index.is_plain() { None } else { bound_index(table, index.id).ok().flatten() };
     let text = |(number, (id, expression, _)): (usize, (ColumnId, Option<&IndexExpression>, bool))| {
         let Some(expression) = expression else {
             let column = table.column(id);
-            return column.map_or((String::new(), Type::TEXT), |c| (quote_ident(&c.name), c.ty.ty));
+            return column.map_or((String::new(), Type::TEXT, true), |c| (quote_ident(&c.name), c.ty.ty, true));
         };
         let bound = bound.as_ref().and_then(|bound| bound.columns.get(number)?.as_ref());
         let text = bound.map_or_else(|| expression.text.clone(), |bound| row_expr_text(bound, table));
@@ -155,7 +165,7 @@ pub fn key_texts(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> Vec<(
             Some(_) => false,
             None => true,
         };
-        (if bare { text } else { format!("({text})") }, expression.ty)
+        (text, expression.ty, bare)
     };
     index.parts().enumerate().map(text).collect()
 }

@@ -75,7 +75,8 @@ async fn set_constraints_checks_at_once_and_savepoints_undo() {
         ("SET CONSTRAINTS nowhere.c_p DEFERRED", SqlState::INVALID_SCHEMA),
         ("CREATE TABLE x (a int NOT NULL DEFERRABLE)", SqlState::SYNTAX_ERROR),
         ("CREATE TABLE x (a int UNIQUE NOT DEFERRABLE INITIALLY DEFERRED)", SqlState::SYNTAX_ERROR),
-        ("CREATE TABLE x (a int CHECK (a > 1) DEFERRABLE)", SqlState::FEATURE_NOT_SUPPORTED),
+        ("CREATE TABLE x (a int CHECK (a > 1) DEFERRABLE)", SqlState::SYNTAX_ERROR),
+        ("CREATE TABLE x (a int, CHECK (a > 1) DEFERRABLE)", SqlState::FEATURE_NOT_SUPPORTED),
         ("ALTER TABLE c ALTER CONSTRAINT c_pkey DEFERRABLE", SqlState::WRONG_OBJECT_TYPE),
         ("ALTER TABLE c ALTER CONSTRAINT nope DEFERRABLE", SqlState::UNDEFINED_OBJECT),
     ] {

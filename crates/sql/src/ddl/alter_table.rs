@@ -4,6 +4,7 @@ use super::DdlContext;
 use super::constraint::{column_position, violation_query};
 use super::create_table::add_rowid;
 use super::drop_object;
+use super::index::included_columns;
 use super::naming::has_constraint;
 use super::statement::{AlterAction, Constraint, ConstraintKind, ObjectKind};
 use super::tokens::{Name, quote_ident};
@@ -304,11 +305,13 @@ impl DdlContext<'_> {
         let name = constraint.name.as_deref();
         match &constraint.kind {
             ConstraintKind::Primary(columns) => {
-                let index = self.constraint_index(table, name, columns, true).await?;
+                let mut index = self.constraint_index(table, name, columns, true).await?;
+                index.included = included_columns(table, &constraint.included)?;
                 self.set_primary_key(table, index).await
             }
             ConstraintKind::Unique(columns) => {
                 let mut index = self.constraint_index(table, name, columns, false).await?;
+                index.included = included_columns(table, &constraint.included)?;
                 let id = index.id;
                 // The rows there are must be unique in any case, and are written as those of other indexes are.
                 changed.indexes.push(index.clone());

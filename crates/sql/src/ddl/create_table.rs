@@ -1,6 +1,7 @@
 //! CREATE TABLE and CREATE TABLE AS.
 
 use super::DdlContext;
+use super::index::included_columns;
 use super::statement::{ColumnDef, ConstraintKind, CreateTable, Like};
 use super::tokens::{Name, quote_ident, quote_literal};
 use crate::bind::Binder;
@@ -295,7 +296,8 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
                         format!("multiple primary keys for table \"{}\" are not allowed", table.name);
                     return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
                 }
-                let index = cx.constraint_index(&table, constraint_name, columns, true).await?;
+                let mut index = cx.constraint_index(&table, constraint_name, columns, true).await?;
+                index.included = included_columns(&table, &constraint.included)?;
                 for (id, _) in &index.columns {
                     if let Some(column) = table.columns.iter_mut().find(|column| column.id == *id) {
                         column.nullable = false;
@@ -307,6 +309,7 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
             ConstraintKind::Unique(columns) => {
                 let mut index = cx.constraint_index(&table, constraint_name, columns, false).await?;
                 index.timing = constraint.timing;
+                index.included = included_columns(&table, &constraint.included)?;
                 let same = |known: &IndexDescriptor| known.columns == index.columns && known.constraint;
                 if !table.indexes.iter().any(same) {
                     table.indexes.push(index);

@@ -35,7 +35,8 @@ impl IndexKeys {
     }
 }
 
-fn included_columns(table: &TableDescriptor, names: &[String]) -> SqlResult<Vec<ColumnId>> {
+/// The columns of INCLUDE.
+pub(super) fn included_columns(table: &TableDescriptor, names: &[String]) -> SqlResult<Vec<ColumnId>> {
     names.iter().map(|name| key_position(table, name).map(|at| table.columns[at].id)).collect()
 }
 

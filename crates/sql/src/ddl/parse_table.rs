@@ -203,7 +203,7 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
         };
         if let Some(kind) = kind {
             let timing = timing(c, Some(&kind).filter(|kind| !matches!(kind, ConstraintKind::Check(_))))?;
-            constraints.push(Constraint { name, kind, not_valid: false, timing });
+            constraints.push(Constraint { name, kind, not_valid: false, timing, included: Vec::new() });
         } else {
             timing(c, None)?;
         }
@@ -240,17 +240,16 @@ fn no_nulls_distinct(c: &mut Cursor) -> SqlResult<()> {
     Ok(())
 }
 
-fn index_parameters(c: &mut Cursor) -> SqlResult<()> {
-    if c.take("include") {
-        return Err(SqlError::unsupported("INCLUDE of an index"));
-    }
+/// `INCLUDE (…)`, `WITH (…)`, `USING INDEX TABLESPACE`: the columns included.
+fn index_parameters(c: &mut Cursor) -> SqlResult<Vec<String>> {
+    let included = if c.take("include") { c.ident_list()? } else { Vec::new() };
     if c.take("with") {
         c.parenthesized()?;
     }
     if c.take("using index tablespace") {
         c.ident()?;
     }
-    Ok(())
+    Ok(included)
 }
 
 /// `[NOT] DEFERRABLE` and `INITIALLY …` of a constraint.
@@ -370,11 +369,11 @@ fn table_constraint(c: &mut Cursor) -> SqlResult<Option<Constraint>> {
     } else {
         return Ok(None);
     };
-    index_parameters(c)?;
+    let included = index_parameters(c)?;
     let not_valid = c.take("not valid");
     let timing = timing(c, Some(&kind))?;
     let not_valid = not_valid || c.take("not valid");
-    Ok(Some(Constraint { name, kind, not_valid, timing }))
+    Ok(Some(Constraint { name, kind, not_valid, timing, included }))
 }
 
 fn unique_follows(c: &mut Cursor) -> bool {

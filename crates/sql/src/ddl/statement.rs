@@ -38,6 +38,8 @@ pub(crate) struct Constraint {
     pub kind: ConstraintKind,
     pub not_valid: bool,
     pub timing: Timing,
+    /// INCLUDE of a PRIMARY KEY or UNIQUE constraint.
+    pub included: Vec<String>,
 }
 
 #[derive(Clone, Debug)]

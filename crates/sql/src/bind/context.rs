@@ -117,10 +117,7 @@ impl Clause {
     }
 
     pub(crate) fn allows_subqueries(self) -> bool {
-        !matches!(
-            self,
-            Clause::Default | Clause::Check | Clause::IndexExpression | Clause::IndexPredicate
-        )
+        !matches!(self, Clause::Default | Clause::Check | Clause::IndexExpression | Clause::IndexPredicate)
     }
 }
 

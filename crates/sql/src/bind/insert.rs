@@ -317,12 +317,10 @@ impl Binder<'_> {
         alias: Option<&str>,
     ) -> SqlResult<OnConflict> {
         let arbiter = match &clause.conflict_target {
-            None => {
-                match table.indexes.iter().any(|index| index.timing.deferrable) {
-                    true => return Err(deferrable_arbiter()),
-                    false => None,
-                }
-            }
+            None => match table.indexes.iter().any(|index| index.timing.deferrable) {
+                true => return Err(deferrable_arbiter()),
+                false => None,
+            },
             Some(ConflictTarget::Columns(names)) => Some(self.arbiter_of_columns(names, table)?),
             Some(ConflictTarget::OnConstraint(name)) => Some(match inference_of(name) {
                 Some(inference) => self.arbiter_of_inference(inference, table)?,
@@ -586,7 +584,8 @@ fn no_arbiter() -> SqlError {
 
 /// 55000
 fn deferrable_arbiter() -> SqlError {
-    let message = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+    let message =
+        "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
     SqlError::new(SqlState::OBJECT_STATE, message)
 }
 

@@ -343,8 +343,9 @@ impl DdlContext<'_> {
                         true => format!("\"{index}\" is a partial index"),
                         false => format!("index \"{index}\" contains expressions"),
                     };
-                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
-                        .with_detail("Cannot create a primary key or unique constraint using such an index."));
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_detail(
+                        "Cannot create a primary key or unique constraint using such an index.",
+                    ));
                 }
                 if *primary {
                     let mut index = found.clone();

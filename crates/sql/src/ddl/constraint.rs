@@ -193,8 +193,10 @@ impl DdlContext<'_> {
         };
         let unique: Vec<_> = referenced.indexes.iter().filter(over).collect();
         if !unique.is_empty() && !unique.iter().any(|index| index.is_key()) {
-            let message =
-                format!("cannot use a deferrable unique constraint for referenced table \"{}\"", referenced.name);
+            let message = format!(
+                "cannot use a deferrable unique constraint for referenced table \"{}\"",
+                referenced.name
+            );
             return Err(SqlError::new(SqlState::OBJECT_STATE, message));
         }
         if unique.is_empty() {

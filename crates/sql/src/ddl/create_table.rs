@@ -204,12 +204,17 @@ impl DdlContext<'_> {
         for index in source.indexes.iter().filter(|index| !index.columns.iter().any(|(id, _)| hidden(id))) {
             let name_of = |id: &ColumnId| source.column(*id).map(|column| column.name.clone());
             if index.constraint {
-                let names = index.columns.iter().filter_map(|(id, descending)| Some((name_of(id)?, *descending)));
+                let names =
+                    index.columns.iter().filter_map(|(id, descending)| Some((name_of(id)?, *descending)));
                 let names: Vec<(String, bool)> = names.collect();
                 let primary = index.id == PRIMARY_INDEX;
                 let mut copied = self.constraint_index(table, None, &names, primary).await?;
                 copied.timing = index.timing;
-                if primary { table.indexes.insert(0, copied) } else { table.indexes.push(copied) }
+                if primary {
+                    table.indexes.insert(0, copied)
+                } else {
+                    table.indexes.push(copied)
+                }
                 continue;
             }
             let id_of = |id: &ColumnId| {

@@ -75,7 +75,10 @@ impl DdlContext<'_> {
         parts: &[IndexPart],
     ) -> SqlResult<IndexKeys> {
         if parts.len() > MOST_COLUMNS {
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "cannot use more than 32 columns in an index"));
+            return Err(SqlError::new(
+                SqlState::PROGRAM_LIMIT,
+                "cannot use more than 32 columns in an index",
+            ));
         }
         let view = self.working_view()?;
         let eval = view.eval(self.times);

@@ -287,9 +287,10 @@ fn timing(c: &mut Cursor, kind: Option<&ConstraintKind>) -> SqlResult<Timing> {
         None if timing.deferrable => {
             Err(SqlError::new(SqlState::SYNTAX_ERROR, "misplaced DEFERRABLE clause"))
         }
-        Some(ConstraintKind::Check(_)) if timing.deferrable => {
-            Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "CHECK constraints cannot be marked DEFERRABLE"))
-        }
+        Some(ConstraintKind::Check(_)) if timing.deferrable => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "CHECK constraints cannot be marked DEFERRABLE",
+        )),
         Some(ConstraintKind::Primary(_) | ConstraintKind::UsingIndex(..)) if timing.deferrable => {
             Err(SqlError::unsupported("a deferrable primary key, or a deferrable constraint USING INDEX"))
         }

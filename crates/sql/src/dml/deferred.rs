@@ -226,7 +226,9 @@ impl Deferred {
             last = Some(*constraint);
         }
         // A constraint is either noted or to be checked as a whole.
-        found.extend(state.whole.iter().filter(|(_, whole)| !whole.checked).map(|(constraint, _)| *constraint));
+        found.extend(
+            state.whole.iter().filter(|(_, whole)| !whole.checked).map(|(constraint, _)| *constraint),
+        );
         found
     }
 

@@ -233,7 +233,10 @@ impl Keys {
                 share *= selectivity(&condition);
             }
         }
-        let key = |((id, expression, _), bound): ((ColumnId, Option<&IndexExpression>, bool), &Option<Expr>)| {
+        let key = |((id, expression, _), bound): (
+            (ColumnId, Option<&IndexExpression>, bool),
+            &Option<Expr>,
+        )| {
             match (expression, bound) {
                 (Some(expression), Some(bound)) => {
                     within(bound).map_or(Key::Unknown, |expr| Key::Expr(expr, expression.ty))

@@ -217,7 +217,8 @@ mod tests {
     fn nulls_lists_and_alternatives() {
         let not_null = Expr::IsNull(Box::new(x()), true);
         let is = |value| call("=", x(), int(value));
-        let list = |values: &[i32]| Expr::InList(Box::new(x()), values.iter().map(|v| int(*v)).collect(), false);
+        let list =
+            |values: &[i32]| Expr::InList(Box::new(x()), values.iter().map(|v| int(*v)).collect(), false);
         assert!(implied(&not_null, &[is(1)]));
         assert!(implied(&not_null, &[call(">", call("+", x(), int(1)), int(3))]));
         assert!(!implied(&not_null, &[Expr::IsNull(Box::new(x()), false)]));

@@ -165,9 +165,8 @@ fn inference(tokens: &mut Vec<TokenWithSpan>, start: usize) {
         name.push_str(&predicate.join(" "));
     }
     let span = tokens[start].span;
-    let word = |value: &str, keyword| {
-        Token::Word(Word { value: value.to_string(), quote_style: None, keyword })
-    };
+    let word =
+        |value: &str, keyword| Token::Word(Word { value: value.to_string(), quote_style: None, keyword });
     let constraint = [word("ON", Keyword::ON), word("CONSTRAINT", Keyword::CONSTRAINT), quoted(&name)];
     tokens.splice(start..until, constraint.map(|token| TokenWithSpan { token, span }));
 }

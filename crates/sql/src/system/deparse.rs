@@ -76,9 +76,10 @@ impl SessionView {
                 None => column_names(table, included.copied()),
             };
         }
-        let ordered = keys.iter().zip(&index.columns).map(|(text, (_, descending))| {
-            if *descending { format!("{text} DESC") } else { text.clone() }
-        });
+        let ordered = keys
+            .iter()
+            .zip(&index.columns)
+            .map(|(text, (_, descending))| if *descending { format!("{text} DESC") } else { text.clone() });
         let columns: Vec<String> = ordered.collect();
         let mut text = format!(
             "CREATE {}INDEX {} ON {} USING btree ({})",

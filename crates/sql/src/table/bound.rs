@@ -155,7 +155,8 @@ fn key_parts(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> Vec<(Stri
     let text = |(number, (id, expression, _)): (usize, (ColumnId, Option<&IndexExpression>, bool))| {
         let Some(expression) = expression else {
             let column = table.column(id);
-            return column.map_or((String::new(), Type::TEXT, true), |c| (quote_ident(&c.name), c.ty.ty, true));
+            return column
+                .map_or((String::new(), Type::TEXT, true), |c| (quote_ident(&c.name), c.ty.ty, true));
         };
         let bound = bound.as_ref().and_then(|bound| bound.columns.get(number)?.as_ref());
         let text = bound.map_or_else(|| expression.text.clone(), |bound| row_expr_text(bound, table));

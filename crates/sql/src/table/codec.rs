@@ -301,12 +301,7 @@ impl TableCodec {
     }
 
     /// The entry of a full row in a secondary index, if it has one. `row_key` is the row's own key.
-    pub fn index_entry(
-        &self,
-        index: &IndexCodec,
-        row: &[Datum],
-        row_key: &[u8],
-    ) -> SqlResult<Option<Entry>> {
+    pub fn index_entry(&self, index: &IndexCodec, row: &[Datum], row_key: &[u8]) -> SqlResult<Option<Entry>> {
         if !index.has(row)? {
             return Ok(None);
         }

@@ -63,7 +63,8 @@ fn table() -> TableDescriptor {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         comment: None,
-        row_count: None, bound: Default::default(),
+        row_count: None,
+        bound: Default::default(),
     }
 }
 

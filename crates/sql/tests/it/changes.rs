@@ -541,7 +541,7 @@ async fn copied_rows_reach_the_plan() {
         PlanKind::Insert { table, input, targets, defaults, checks, on_conflict: None, returning: None };
     let insert = Arc::new(plan(insert, 0));
     let deferred = sql::dml::deferred::Deferred::default();
-        let (eval, memory, cancel) = (EvalContext::plain(), MemoryBudget::default(), CancelFlag::new());
+    let (eval, memory, cancel) = (EvalContext::plain(), MemoryBudget::default(), CancelFlag::new());
     let cx = ExecContext {
         txn: &runner.txn,
         eval: &eval,

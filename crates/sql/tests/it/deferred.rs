@@ -24,10 +24,7 @@ async fn a_deferred_foreign_key_is_checked_by_the_commit() {
     db.execute("BEGIN; INSERT INTO c VALUES (4, 8), (5, NULL)").await;
     let error = db.error("COMMIT").await;
     assert_eq!(error.code, SqlState::FOREIGN_KEY_VIOLATION);
-    assert_eq!(
-        error.message,
-        "insert or update on table \"c\" violates foreign key constraint \"c_p\""
-    );
+    assert_eq!(error.message, "insert or update on table \"c\" violates foreign key constraint \"c_p\"");
     assert_eq!(
         error.extra().and_then(|extra| extra.detail.clone()).as_deref(),
         Some("Key (p)=(8) is not present in table \"p\".")
@@ -51,15 +48,13 @@ async fn set_constraints_checks_at_once_and_savepoints_undo() {
     assert_eq!(db.error("INSERT INTO c VALUES (2, 7)").await.code, SqlState::FOREIGN_KEY_VIOLATION);
     db.execute("BEGIN; SET CONSTRAINTS c_p DEFERRED; INSERT INTO c VALUES (2, 7); SAVEPOINT s").await;
     db.execute("INSERT INTO c VALUES (3, 8)").await;
-    assert_eq!(
-        db.error("SET CONSTRAINTS ALL IMMEDIATE").await.code,
-        SqlState::FOREIGN_KEY_VIOLATION
-    );
+    assert_eq!(db.error("SET CONSTRAINTS ALL IMMEDIATE").await.code, SqlState::FOREIGN_KEY_VIOLATION);
     db.execute("ROLLBACK TO s; INSERT INTO p VALUES (7, 7); SET CONSTRAINTS ALL IMMEDIATE").await;
     assert_eq!(db.error("INSERT INTO c VALUES (3, 8)").await.code, SqlState::FOREIGN_KEY_VIOLATION);
     db.execute("ROLLBACK TO s").await;
     // Once checked, the table may be changed; back at the savepoint it may not.
-    db.execute("INSERT INTO p VALUES (7, 7); SET CONSTRAINTS ALL IMMEDIATE; ALTER TABLE c ADD COLUMN x int").await;
+    db.execute("INSERT INTO p VALUES (7, 7); SET CONSTRAINTS ALL IMMEDIATE; ALTER TABLE c ADD COLUMN x int")
+        .await;
     db.execute("ROLLBACK TO s").await;
     // Deferred again, as it was, and what was noted before is checked still.
     db.execute("INSERT INTO c VALUES (3, 2)").await;
@@ -84,10 +79,7 @@ async fn set_constraints_checks_at_once_and_savepoints_undo() {
     }
     let shown = "SELECT pg_get_constraintdef(oid), condeferrable, condeferred FROM pg_constraint WHERE conname = 'c_p'";
     db.execute("ALTER TABLE c ALTER CONSTRAINT c_p DEFERRABLE INITIALLY DEFERRED").await;
-    assert_eq!(
-        db.rows(shown).await,
-        ["FOREIGN KEY (p) REFERENCES p(id) DEFERRABLE INITIALLY DEFERRED|t|t"]
-    );
+    assert_eq!(db.rows(shown).await, ["FOREIGN KEY (p) REFERENCES p(id) DEFERRABLE INITIALLY DEFERRED|t|t"]);
     db.execute("ALTER TABLE c ALTER CONSTRAINT c_p NOT DEFERRABLE").await;
     assert_eq!(db.rows(shown).await, ["FOREIGN KEY (p) REFERENCES p(id)|f|f"]);
 }
@@ -148,7 +140,8 @@ async fn two_transactions_that_defer_the_same_value_do_not_both_commit() {
             .await;
         let mut other = session(&db.engine).await;
         for (id, session) in [(1, &mut db.session), (2, &mut other)] {
-            for text in [format!("BEGIN ISOLATION LEVEL {level}"), format!("INSERT INTO u VALUES ({id}, 7)")] {
+            for text in [format!("BEGIN ISOLATION LEVEL {level}"), format!("INSERT INTO u VALUES ({id}, 7)")]
+            {
                 run(session, &text, &[]).await.unwrap();
             }
         }

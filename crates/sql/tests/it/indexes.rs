@@ -82,18 +82,36 @@ async fn unique_indexes_refuse_what_they_hold() {
     db.execute("UPDATE u SET gone = NOT gone WHERE id < 3").await;
     db.execute("INSERT INTO u VALUES (5, 'B@x', false, 5)").await;
     for (text, rows) in [
-        ("INSERT INTO u VALUES (6, 'A@X', false, 9) ON CONFLICT (lower(mail)) WHERE NOT gone DO UPDATE SET n = excluded.n RETURNING id, n", "2|9"),
-        ("INSERT INTO u VALUES (7, 'b@x', false, 8) ON CONFLICT (LOWER(mail)) WHERE NOT gone AND n > 0 DO UPDATE SET mail = 'it''s' || u.mail RETURNING mail", "it'sB@x"),
-        ("INSERT INTO u VALUES (8, 'b@x', true, 8) ON CONFLICT (lower(mail)) WHERE (gone = false) DO NOTHING RETURNING id", "8"),
+        (
+            "INSERT INTO u VALUES (6, 'A@X', false, 9) ON CONFLICT (lower(mail)) WHERE NOT gone DO UPDATE SET n = excluded.n RETURNING id, n",
+            "2|9",
+        ),
+        (
+            "INSERT INTO u VALUES (7, 'b@x', false, 8) ON CONFLICT (LOWER(mail)) WHERE NOT gone AND n > 0 DO UPDATE SET mail = 'it''s' || u.mail RETURNING mail",
+            "it'sB@x",
+        ),
+        (
+            "INSERT INTO u VALUES (8, 'b@x', true, 8) ON CONFLICT (lower(mail)) WHERE (gone = false) DO NOTHING RETURNING id",
+            "8",
+        ),
         ("INSERT INTO u VALUES (9, 'it''SB@X', false, 8) ON CONFLICT DO NOTHING RETURNING id", ""),
     ] {
         assert_eq!(db.rows(text).await.join(" "), rows, "{text}");
     }
     for (text, code) in [
-        ("INSERT INTO u VALUES (6, 'x') ON CONFLICT (lower(mail)) DO NOTHING", SqlState::INVALID_COLUMN_REFERENCE),
+        (
+            "INSERT INTO u VALUES (6, 'x') ON CONFLICT (lower(mail)) DO NOTHING",
+            SqlState::INVALID_COLUMN_REFERENCE,
+        ),
         ("INSERT INTO u VALUES (6, 'x') ON CONFLICT (mail) DO NOTHING", SqlState::INVALID_COLUMN_REFERENCE),
-        ("INSERT INTO u VALUES (6, 'x') ON CONFLICT (lower(mail)) WHERE gone DO NOTHING", SqlState::INVALID_COLUMN_REFERENCE),
-        ("INSERT INTO u VALUES (6, 'x') ON CONFLICT ON CONSTRAINT u_mail DO NOTHING", SqlState::UNDEFINED_OBJECT),
+        (
+            "INSERT INTO u VALUES (6, 'x') ON CONFLICT (lower(mail)) WHERE gone DO NOTHING",
+            SqlState::INVALID_COLUMN_REFERENCE,
+        ),
+        (
+            "INSERT INTO u VALUES (6, 'x') ON CONFLICT ON CONSTRAINT u_mail DO NOTHING",
+            SqlState::UNDEFINED_OBJECT,
+        ),
         ("CREATE UNIQUE INDEX ON u ((n % 4))", SqlState::UNIQUE_VIOLATION),
         ("CREATE INDEX ON u (lower(mail || now()))", SqlState::INVALID_OBJECT_DEFINITION),
         ("CREATE INDEX ON u (id) WHERE now() > '2020-01-01'", SqlState::INVALID_OBJECT_DEFINITION),
@@ -173,9 +191,11 @@ async fn indexes_hold_what_the_table_holds_after_random_changes() {
     for seed in 0..4u64 {
         let mut random = StdRng::seed_from_u64(seed);
         let mut db = Database::open().await;
-        db.execute("CREATE TABLE t (id int PRIMARY KEY, a int, s text); CREATE TABLE p (a int PRIMARY KEY)").await;
+        db.execute("CREATE TABLE t (id int PRIMARY KEY, a int, s text); CREATE TABLE p (a int PRIMARY KEY)")
+            .await;
         db.execute("INSERT INTO p SELECT generate_series(0, 9)").await;
-        db.execute("ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p ON DELETE SET NULL ON UPDATE CASCADE").await;
+        db.execute("ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p ON DELETE SET NULL ON UPDATE CASCADE")
+            .await;
         let create = "CREATE INDEX t_part ON t (a) WHERE a > 4; CREATE INDEX t_expr ON t (lower(s), (a + 1));
                       CREATE UNIQUE INDEX t_both ON t ((id * 2)) WHERE s <> 'x'";
         if seed % 2 == 0 {
@@ -185,12 +205,18 @@ async fn indexes_hold_what_the_table_holds_after_random_changes() {
             let (id, a) = (random.random_range(0..20), random.random_range(0..10));
             let s = ["x", "Y", "y", "Zz"][random.random_range(0..4)];
             let text = match random.random_range(0..8) {
-                0..=2 => format!("INSERT INTO t VALUES ({id}, {a}, '{s}') ON CONFLICT (id) DO UPDATE SET s = excluded.s"),
-                3 => format!("INSERT INTO t VALUES ({id}, NULL, '{s}') ON CONFLICT (((id * 2))) WHERE s <> 'x' DO UPDATE SET a = {a}"),
+                0..=2 => format!(
+                    "INSERT INTO t VALUES ({id}, {a}, '{s}') ON CONFLICT (id) DO UPDATE SET s = excluded.s"
+                ),
+                3 => format!(
+                    "INSERT INTO t VALUES ({id}, NULL, '{s}') ON CONFLICT (((id * 2))) WHERE s <> 'x' DO UPDATE SET a = {a}"
+                ),
                 4 => format!("UPDATE t SET a = {a} WHERE id % 3 = {}", id % 3),
                 5 => format!("UPDATE t SET s = '{s}', id = id + 20 WHERE id = {id}"),
                 6 => format!("DELETE FROM t WHERE a > 4 AND a < {a}"),
-                _ => format!("UPDATE p SET a = {a} + 100 WHERE a = {a}; UPDATE p SET a = {a} WHERE a = {a} + 100"),
+                _ => format!(
+                    "UPDATE p SET a = {a} + 100 WHERE a = {a}; UPDATE p SET a = {a} WHERE a = {a} + 100"
+                ),
             };
             // Violations are as good as anything else.
             let _ = db.run(&text).await;
@@ -202,10 +228,26 @@ async fn indexes_hold_what_the_table_holds_after_random_changes() {
             }
             for (by_index, index, by_scan) in [
                 ("SELECT id FROM t WHERE a > 4 AND a = 7", "t_part", "SELECT id FROM t WHERE a + 0 = 7"),
-                ("SELECT id FROM t WHERE lower(s) = 'y'", "t_expr", "SELECT id FROM t WHERE s || '' IN ('y', 'Y')"),
-                ("SELECT id FROM t WHERE lower(s) = 'y' AND a + 1 = 8", "t_expr", "SELECT id FROM t WHERE s || '' IN ('y', 'Y') AND a = 7"),
-                ("SELECT id FROM t WHERE id * 2 = 12 AND s <> 'x'", "t_both", "SELECT id FROM t WHERE id + 0 = 6 AND s || '' <> 'x'"),
-                ("SELECT id FROM t WHERE id * 2 > 0 AND s <> 'x'", "", "SELECT id FROM t WHERE id > 0 AND s || '' <> 'x'"),
+                (
+                    "SELECT id FROM t WHERE lower(s) = 'y'",
+                    "t_expr",
+                    "SELECT id FROM t WHERE s || '' IN ('y', 'Y')",
+                ),
+                (
+                    "SELECT id FROM t WHERE lower(s) = 'y' AND a + 1 = 8",
+                    "t_expr",
+                    "SELECT id FROM t WHERE s || '' IN ('y', 'Y') AND a = 7",
+                ),
+                (
+                    "SELECT id FROM t WHERE id * 2 = 12 AND s <> 'x'",
+                    "t_both",
+                    "SELECT id FROM t WHERE id + 0 = 6 AND s || '' <> 'x'",
+                ),
+                (
+                    "SELECT id FROM t WHERE id * 2 > 0 AND s <> 'x'",
+                    "",
+                    "SELECT id FROM t WHERE id > 0 AND s || '' <> 'x'",
+                ),
             ] {
                 if !index.is_empty() {
                     assert_eq!(index_of(&mut db, by_index).await, index, "{by_index}");

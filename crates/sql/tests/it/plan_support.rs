@@ -216,7 +216,8 @@ pub fn table(oid: Oid, name: &str, columns: &[&str]) -> TableDescriptor {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         comment: None,
-        row_count: None, bound: Default::default(),
+        row_count: None,
+        bound: Default::default(),
     }
 }
 

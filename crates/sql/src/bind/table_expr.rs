@@ -93,7 +93,7 @@ fn immutable(expr: &Expr) -> bool {
 
 fn immutable_cast(from: Type, to: Type) -> bool {
     let (from, to) = (from.element().unwrap_or(from), to.element().unwrap_or(to));
-    let is_text = |ty| matches!(ty, Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME);
+    let is_text = |ty| matches!(ty, Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN);
     let dated = |ty| matches!(ty, Type::DATE | Type::TIMESTAMP | Type::TIMESTAMPTZ);
     let named = |ty: Type| ty.info().is_some_and(|info| info.name.starts_with("reg"));
     if from == to {

@@ -4,6 +4,7 @@ use super::context::{Clause, ExprContext};
 use super::scope::Scope;
 use super::{BindContext, Binder, Env};
 use crate::catalog::descriptor::{ColumnDescriptor, TableDescriptor};
+use crate::exec::eval::{EvalEnv, eval};
 use crate::parse;
 use crate::plan::{Checks, Expr, SubPlan};
 use sql_types::cast::CastKind;
@@ -52,7 +53,7 @@ pub fn bind_index_expr(
         Type::UNKNOWN => binder.coerce(bound, Type::TEXT.into(), CastKind::Implicit)?,
         _ => bound,
     };
-    pure(bound, &expressions, "index expressions")
+    pure(bound, &expressions, "index expression", context)
 }
 
 /// Binds the predicate of an index over the full row of a table (in column order).
@@ -65,19 +66,29 @@ pub fn bind_index_predicate(
     let item = binder.bind_table(table.clone(), None, Env::default(), None)?;
     let mut expressions = ExprContext::new(&item.scope, None, Clause::IndexPredicate);
     let bound = binder.bind_condition(&parse::parse_expr(text)?, &mut expressions, "WHERE")?;
-    pure(bound, &expressions, "index predicate")
+    pure(bound, &expressions, "index predicate", context)
 }
 
-/// Fails if an expression of an index needs more than its row, or gives other values at other times.
-fn pure(bound: Expr, expressions: &ExprContext<'_>, place: &str) -> SqlResult<Expr> {
-    if !expressions.subplans.is_empty() || !immutable(&bound) {
-        let what = if place == "index predicate" { place } else { "index expression" };
-        return Err(SqlError::new(
-            SqlState::INVALID_OBJECT_DEFINITION,
-            format!("functions in {what} must be marked IMMUTABLE"),
-        ));
+/// Fails if an expression of an index needs more than its row, or gives other values at other times. Literals that
+/// depend on the session's settings are read once and for all.
+fn pure(
+    mut bound: Expr,
+    expressions: &ExprContext<'_>,
+    what: &str,
+    context: &BindContext<'_>,
+) -> SqlResult<Expr> {
+    bound.replace(&mut |part| match part {
+        Expr::Cast { expr, to, .. } if matches!(**expr, Expr::Const(_, Type::UNKNOWN)) => {
+            let env = EvalEnv { eval: context.eval, params: &[], outer: None };
+            eval(part, &[], &env).ok().map(|value| Expr::Const(value, to.ty))
+        }
+        _ => None,
+    });
+    if expressions.subplans.is_empty() && immutable(&bound) {
+        return Ok(bound);
     }
-    Ok(bound)
+    let message = format!("functions in {what} must be marked IMMUTABLE");
+    Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message))
 }
 
 /// Whether the value of an expression depends on the row alone: not on the time, nor on settings such as the

@@ -11,7 +11,9 @@ use super::scope::{Relation, Scope, ScopeColumn};
 use super::select::OutputItem;
 use super::values::{BoundRow, values_plan};
 use super::{Binder, Env};
-use crate::catalog::descriptor::{ColumnDescriptor, ColumnId, EXPRESSION, IndexId, TableDescriptor};
+use crate::catalog::descriptor::{
+    ColumnDescriptor, ColumnId, EXPRESSION, IndexDescriptor, IndexId, TableDescriptor,
+};
 use crate::optimize::fold::fold_expr;
 use crate::optimize::implies::{implied, normal};
 use crate::parse::{INFERENCE, INFERENCE_PART, INFERENCE_WHERE};
@@ -377,7 +379,15 @@ impl Binder<'_> {
                 index.is_key() && columns == wanted
             })
             .map(|index| index.id)
-            .ok_or_else(no_arbiter)
+            .ok_or_else(|| {
+                let deferrable = |index: &IndexDescriptor| {
+                    index.unique
+                        && index.timing.deferrable
+                        && index.columns.len() == wanted.len()
+                        && index.columns.iter().all(|(id, _)| wanted.contains(id))
+                };
+                if table.indexes.iter().any(deferrable) { deferrable_arbiter() } else { no_arbiter() }
+            })
     }
 
     /// The unique index over columns and expressions, as the tokens' rewriting wrote them. A partial index needs a

@@ -227,6 +227,7 @@ impl DdlContext<'_> {
                     Some(expression) => Some(expression.name.clone()),
                     None => name_of(&id),
                 })
+                .chain(index.included.iter().filter_map(name_of))
                 .collect();
             let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
             let name = self.relation_name(table.schema, (&table.name, &names.join("_"), "idx"), &taken);

@@ -146,7 +146,7 @@ async fn definitions_are_shown_as_postgresql_shows_them() {
         db.rows("SELECT indexdef FROM pg_indexes WHERE tablename = 't' ORDER BY indexname").await,
         [
             "CREATE INDEX i1 ON public.t USING btree (lower(name), a DESC) INCLUDE (\"B\") WHERE ((a > 3) AND (at IS NOT NULL))",
-            "CREATE UNIQUE INDEX i2 ON public.t USING btree (((a + \"B\")) DESC, COALESCE((v)::text, 'x'::text))",
+            "CREATE UNIQUE INDEX i2 ON public.t USING btree (((a + \"B\")) DESC, COALESCE(v, 'x'::character varying))",
             "CREATE INDEX i3 ON public.t USING btree (name) WHERE ((name = 'x'::text) OR (a IN (1, 2)))",
             "CREATE INDEX i4 ON public.t USING btree (id) WHERE (at > '2023-12-31 23:00:00+00'::timestamp with time zone)",
             "CREATE INDEX t_lower_expr_expr1_idx ON public.t USING btree (lower((v)::text), ((a * 2)), ((a * 3)))",

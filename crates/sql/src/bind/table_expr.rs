@@ -4,9 +4,12 @@ use super::context::{Clause, ExprContext};
 use super::scope::Scope;
 use super::{BindContext, Binder, Env};
 use crate::catalog::descriptor::{ColumnDescriptor, TableDescriptor};
+use crate::exec::eval::{EvalEnv, eval};
 use crate::parse;
 use crate::plan::{Checks, Expr, SubPlan};
-use sql_types::{Datum, SqlError, SqlResult, SqlState};
+use sql_types::cast::CastKind;
+use sql_types::functions::Volatility;
+use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
 
 /// Binds the default of a column, cast to the column's type. A default that draws from a sequence
@@ -34,6 +37,86 @@ pub fn bind_row_expr(text: &str, table: &Arc<TableDescriptor>, context: &BindCon
     let mut expressions = ExprContext::new(&item.scope, None, Clause::Check);
     let bound = binder.bind_expr(&ast, &mut expressions)?;
     if expressions.subplans.is_empty() { Ok(bound) } else { Err(SqlError::unsupported("a subquery here")) }
+}
+
+/// Binds an expression of an index over the full row of a table (in column order).
+pub fn bind_index_expr(
+    text: &str,
+    table: &Arc<TableDescriptor>,
+    context: &BindContext<'_>,
+) -> SqlResult<Expr> {
+    let binder = Binder::new(context, None, 0);
+    let item = binder.bind_table(table.clone(), None, Env::default(), None)?;
+    let mut expressions = ExprContext::new(&item.scope, None, Clause::IndexExpression);
+    let bound = binder.bind_expr(&parse::parse_expr(text)?, &mut expressions)?;
+    let bound = match bound.ty() {
+        Type::UNKNOWN => binder.coerce(bound, Type::TEXT.into(), CastKind::Implicit)?,
+        _ => bound,
+    };
+    pure(bound, &expressions, "index expression", context)
+}
+
+/// Binds the predicate of an index over the full row of a table (in column order).
+pub fn bind_index_predicate(
+    text: &str,
+    table: &Arc<TableDescriptor>,
+    context: &BindContext<'_>,
+) -> SqlResult<Expr> {
+    let binder = Binder::new(context, None, 0);
+    let item = binder.bind_table(table.clone(), None, Env::default(), None)?;
+    let mut expressions = ExprContext::new(&item.scope, None, Clause::IndexPredicate);
+    let bound = binder.bind_condition(&parse::parse_expr(text)?, &mut expressions, "WHERE")?;
+    pure(bound, &expressions, "index predicate", context)
+}
+
+/// Fails if an expression of an index needs more than its row, or gives other values at other times. Literals that
+/// depend on the session's settings are read once and for all.
+fn pure(
+    mut bound: Expr,
+    expressions: &ExprContext<'_>,
+    what: &str,
+    context: &BindContext<'_>,
+) -> SqlResult<Expr> {
+    bound.replace(&mut |part| match part {
+        Expr::Cast { expr, to, .. } if matches!(**expr, Expr::Const(_, Type::UNKNOWN)) => {
+            let env = EvalEnv { eval: context.eval, params: &[], outer: None };
+            eval(part, &[], &env).ok().map(|value| Expr::Const(value, to.ty))
+        }
+        _ => None,
+    });
+    if expressions.subplans.is_empty() && immutable(&bound) {
+        return Ok(bound);
+    }
+    let message = format!("functions in {what} must be marked IMMUTABLE");
+    Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message))
+}
+
+/// Whether the value of an expression depends on the row alone: not on the time, nor on settings such as the
+/// time zone or the date style, on which reading and showing dates and times depends.
+fn immutable(expr: &Expr) -> bool {
+    !expr.any(&mut |part| match part {
+        Expr::Call { function, .. } => function.volatility != Volatility::Immutable || function.external,
+        Expr::AnyArray { function, .. } => function.volatility != Volatility::Immutable,
+        Expr::Cast { expr, to, .. } => !immutable_cast(expr.ty(), to.ty),
+        _ => false,
+    })
+}
+
+fn immutable_cast(from: Type, to: Type) -> bool {
+    let (from, to) = (from.element().unwrap_or(from), to.element().unwrap_or(to));
+    let is_text = |ty| matches!(ty, Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN);
+    let dated = |ty| matches!(ty, Type::DATE | Type::TIMESTAMP | Type::TIMESTAMPTZ);
+    let named = |ty: Type| ty.info().is_some_and(|info| info.name.starts_with("reg"));
+    if from == to {
+        return true;
+    }
+    if is_text(from) {
+        return !dated(to) && !named(to) && !matches!(to, Type::TIME | Type::INTERVAL);
+    }
+    if is_text(to) {
+        return !dated(from) && !named(from) && from != Type::RECORD;
+    }
+    from != Type::TIMESTAMPTZ && to != Type::TIMESTAMPTZ
 }
 
 /// Binds an expression without columns, such as the argument of EXECUTE or a setting.

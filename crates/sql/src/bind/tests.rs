@@ -32,7 +32,15 @@ fn column(id: u32, name: &str, ty: impl Into<ColumnType>, nullable: bool) -> Col
 }
 
 fn index(id: u32, oid: Oid, name: &str, unique: bool, columns: &[(u32, bool)]) -> IndexDescriptor {
-    IndexDescriptor { id, oid, name: name.to_string(), unique, constraint: unique, columns: columns.to_vec() }
+    IndexDescriptor {
+        id,
+        oid,
+        name: name.to_string(),
+        unique,
+        constraint: unique,
+        columns: columns.to_vec(),
+        ..IndexDescriptor::default()
+    }
 }
 
 fn table(
@@ -58,6 +66,7 @@ fn table(
         foreign_keys: Vec::new(),
         comment: None,
         row_count: Some(rows),
+        bound: Default::default(),
     }
 }
 

@@ -146,10 +146,15 @@ impl DdlContext<'_> {
         };
         let id = table.columns[at].id;
         drop_object::release_views(self, table, cascade, &format!("column {name} of table {}", table.name))?;
+        let codec = crate::table::TableCodec::new(table.clone())?;
         let indexes: Vec<_> = table
             .indexes
             .iter()
-            .filter(|index| index.columns.iter().any(|(column, _)| *column == id))
+            .filter(|index| {
+                index.columns.iter().any(|(column, _)| *column == id)
+                    || index.included.contains(&id)
+                    || codec.index(index.id).is_ok_and(|layout| layout.depends_on(&[at]))
+            })
             .cloned()
             .collect();
         for index in &indexes {
@@ -305,6 +310,7 @@ impl DdlContext<'_> {
         changed.storage = u64::from(self.new_oid().await?);
         changed.columns[at].ty = new;
         forget_added_values(&mut changed);
+        super::index::retype_expressions(&mut changed)?;
         let default = match &table.columns[at].default {
             Some(text) if table.columns[at].sequence.is_none() => {
                 self.default_text(text, &changed.columns[at]).map_err(|_| {

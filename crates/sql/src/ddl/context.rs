@@ -154,6 +154,15 @@ impl DdlContext<'_> {
         self.catalog.table(oid).cloned().ok_or_else(|| SqlError::internal(format!("table {oid} is gone")))
     }
 
+    /// Fails if the transaction has put off a check because of a change of the table.
+    pub(crate) fn check_unused(&self, table: &TableDescriptor, what: &str) -> SqlResult<()> {
+        if !self.open.deferred.concerns(table.oid) {
+            return Ok(());
+        }
+        let message = format!("cannot {what} \"{}\" because it has pending trigger events", table.name);
+        Err(SqlError::new(SqlState::OBJECT_IN_USE, message))
+    }
+
     pub(crate) fn check_owner(&self, kind: &str, name: &str, owner: Oid) -> SqlResult<()> {
         if self.catalog.owns(self.user(), owner) { Ok(()) } else { Err(must_own(kind, name)) }
     }

@@ -1,11 +1,14 @@
 //! CREATE TABLE and CREATE TABLE AS.
 
 use super::DdlContext;
+use super::index::included_columns;
 use super::statement::{ColumnDef, ConstraintKind, CreateTable, Like};
 use super::tokens::{Name, quote_ident, quote_literal};
 use crate::bind::Binder;
 use crate::catalog::Relation;
-use crate::catalog::descriptor::{ColumnDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
+use crate::catalog::descriptor::{
+    ColumnDescriptor, ColumnId, EXPRESSION, IndexDescriptor, PRIMARY_INDEX, TableDescriptor,
+};
 use crate::exec::execute;
 use crate::parse::Statement;
 use crate::plan::{Plan, PlanKind};
@@ -48,6 +51,7 @@ impl DdlContext<'_> {
             foreign_keys: Vec::new(),
             comment: None,
             row_count: None,
+            bound: Default::default(),
         })
     }
 
@@ -196,27 +200,45 @@ impl DdlContext<'_> {
     /// Copies the indexes of the table a LIKE names, once all columns are there.
     async fn copy_indexes(&mut self, table: &mut TableDescriptor, like: &Like) -> SqlResult<()> {
         let source = self.table(&like.table)?;
-        for index in &source.indexes {
-            let names: Option<Vec<(String, bool)>> = index
-                .columns
-                .iter()
-                .map(|(id, descending)| {
-                    let column = source.column(*id).filter(|column| !column.hidden)?;
-                    Some((column.name.clone(), *descending))
-                })
-                .collect();
-            let Some(names) = names else { continue };
-            let primary = index.id == PRIMARY_INDEX;
-            let mut copied = self.constraint_index(table, None, &names, primary).await?;
-            copied.unique = index.unique;
-            copied.constraint = index.constraint;
-            if !index.constraint {
-                let second: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-                let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
-                copied.name =
-                    self.relation_name(table.schema, (&table.name, &second.join("_"), "idx"), &taken);
+        let hidden = |id: &ColumnId| source.column(*id).is_some_and(|column| column.hidden);
+        for index in source.indexes.iter().filter(|index| !index.columns.iter().any(|(id, _)| hidden(id))) {
+            let name_of = |id: &ColumnId| source.column(*id).map(|column| column.name.clone());
+            if index.constraint {
+                let names =
+                    index.columns.iter().filter_map(|(id, descending)| Some((name_of(id)?, *descending)));
+                let names: Vec<(String, bool)> = names.collect();
+                let primary = index.id == PRIMARY_INDEX;
+                let mut copied = self.constraint_index(table, None, &names, primary).await?;
+                copied.timing = index.timing;
+                if primary {
+                    table.indexes.insert(0, copied)
+                } else {
+                    table.indexes.push(copied)
+                }
+                continue;
             }
-            if primary { table.indexes.insert(0, copied) } else { table.indexes.push(copied) }
+            let id_of = |id: &ColumnId| {
+                let name = name_of(id)?;
+                table.columns.iter().find(|column| column.name == name).map(|column| column.id)
+            };
+            let names: Vec<String> = index
+                .parts()
+                .filter_map(|(id, expression, _)| match expression {
+                    Some(expression) => Some(expression.name.clone()),
+                    None => name_of(&id),
+                })
+                .chain(index.included.iter().filter_map(name_of))
+                .collect();
+            let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
+            let name = self.relation_name(table.schema, (&table.name, &names.join("_"), "idx"), &taken);
+            let columns = index.columns.iter().filter_map(|(id, descending)| match *id {
+                EXPRESSION => Some((EXPRESSION, *descending)),
+                _ => Some((id_of(id)?, *descending)),
+            });
+            let columns = columns.collect();
+            let included = index.included.iter().filter_map(id_of).collect();
+            let oid = self.new_oid().await?;
+            table.indexes.push(IndexDescriptor { id: oid, oid, name, columns, included, ..index.clone() });
         }
         Ok(())
     }
@@ -249,6 +271,7 @@ pub(super) fn add_rowid(table: &mut TableDescriptor) {
         unique: true,
         constraint: false,
         columns: vec![(id, false)],
+        ..IndexDescriptor::default()
     };
     table.indexes.insert(0, primary);
 }
@@ -279,7 +302,8 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
                         format!("multiple primary keys for table \"{}\" are not allowed", table.name);
                     return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
                 }
-                let index = cx.constraint_index(&table, constraint_name, columns, true).await?;
+                let mut index = cx.constraint_index(&table, constraint_name, columns, true).await?;
+                index.included = included_columns(&table, &constraint.included)?;
                 for (id, _) in &index.columns {
                     if let Some(column) = table.columns.iter_mut().find(|column| column.id == *id) {
                         column.nullable = false;
@@ -289,7 +313,9 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
                 primary = Some(index);
             }
             ConstraintKind::Unique(columns) => {
-                let index = cx.constraint_index(&table, constraint_name, columns, false).await?;
+                let mut index = cx.constraint_index(&table, constraint_name, columns, false).await?;
+                index.timing = constraint.timing;
+                index.included = included_columns(&table, &constraint.included)?;
                 let same = |known: &IndexDescriptor| known.columns == index.columns && known.constraint;
                 if !table.indexes.iter().any(same) {
                     table.indexes.push(index);
@@ -403,6 +429,7 @@ impl DdlContext<'_> {
             cancel: &view.shared.cancel.0.flag,
             stats: None,
             implicit_commit: false,
+            deferred: &self.open.deferred,
             engine: view.derived.engine,
         };
         execute(&Arc::new(plan), &cx)?.finish(&cx).await

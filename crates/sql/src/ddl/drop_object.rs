@@ -126,6 +126,7 @@ async fn drop_table(cx: &mut DdlContext<'_>, oid: Oid, cascade: bool, together: 
     let Some(table) = cx.catalog.table(oid).cloned() else { return Ok(()) };
     cx.check_owner("table", &table.name, table.owner)?;
     cx.lock(oid, mode::ACCESS_EXCLUSIVE).await?;
+    cx.check_unused(&table, "DROP TABLE")?;
     let referring: Vec<_> =
         cx.catalog.referencing(oid).into_iter().filter(|(other, _)| other.oid != oid).collect();
     for (other, position) in referring {
@@ -222,9 +223,9 @@ pub(super) fn release_index(
     let same = |ids: &[u32]| ids.len() == columns.len() && ids.iter().all(|id| columns.contains(id));
     let other_serves = table.indexes.iter().any(|other| {
         let ids: Vec<_> = other.columns.iter().map(|(id, _)| *id).collect();
-        other.unique && other.oid != index.oid && same(&ids)
+        other.is_key() && other.oid != index.oid && same(&ids)
     });
-    if other_serves || !index.unique {
+    if other_serves || !index.is_key() {
         return Ok(());
     }
     for (referring, position) in cx.catalog.referencing(table.oid) {

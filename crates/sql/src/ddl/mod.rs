@@ -20,8 +20,7 @@
 //!
 //! # What is missing
 //!
-//! Temporary tables, partitions, inheritance, expression and partial indexes, deferrable and exclusion
-//! constraints, generated columns, user-defined types and functions, triggers, rules, materialized
+//! Temporary tables, partitions, inheritance, deferrable primary keys, exclusion constraints, generated columns, user-defined types and functions, triggers, rules, materialized
 //! views, row level security: each fails with 0A000 and its name. A crash of the node in the middle of
 //! a large rewrite leaves keys behind that nothing refers to.
 

@@ -1,6 +1,7 @@
 //! Schema changes as they are written.
 
 use super::tokens::Name;
+use crate::catalog::descriptor::Timing;
 use crate::parse::Statement;
 use sqlparser::ast::DataType;
 use std::sync::Arc;
@@ -36,6 +37,9 @@ pub(crate) struct Constraint {
     pub name: Option<String>,
     pub kind: ConstraintKind,
     pub not_valid: bool,
+    pub timing: Timing,
+    /// INCLUDE of a PRIMARY KEY or UNIQUE constraint.
+    pub included: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,7 +88,23 @@ pub(crate) struct CreateIndex {
     pub table: Name,
     pub if_not_exists: bool,
     pub unique: bool,
-    pub columns: Vec<(String, bool)>,
+    pub columns: Vec<IndexPart>,
+    pub included: Vec<String>,
+    /// WHERE
+    pub predicate: Option<String>,
+}
+
+/// A column of an index, or an expression, and whether it is descending.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexPart {
+    pub what: IndexKey,
+    pub descending: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum IndexKey {
+    Column(String),
+    Expression(String),
 }
 
 #[derive(Clone, Debug)]
@@ -126,6 +146,7 @@ pub(crate) enum AlterAction {
         cascade: bool,
     },
     ValidateConstraint,
+    AlterConstraint(String, Timing),
     Owner(String),
     /// SET (fillfactor…), SET STATISTICS, CLUSTER ON, REPLICA IDENTITY…: nothing here depends on it.
     Nothing,

@@ -111,7 +111,8 @@ pub(super) async fn create(
     };
     let view = cx.working_view()?;
     let eval = view.eval(cx.times);
-    let noting = Noting { view: &view, catalog: &view.catalog, found: Mutex::default(), spelled: Mutex::default() };
+    let noting =
+        Noting { view: &view, catalog: &view.catalog, found: Mutex::default(), spelled: Mutex::default() };
     let context = BindContext { catalog: &noting, ..view.bind_context(&eval, &[]) };
     let statement = crate::parse::parse_one(query)?;
     if statement.parameters > 0 {

@@ -177,9 +177,8 @@ fn holds(known: &Known, key: &Bytes) -> bool {
 fn note(codec: &TableCodec, row: &Row, row_key: &Bytes, there: bool, known: &mut Known) -> SqlResult<()> {
     let mut put = |key: Bytes, value: Bytes| known.insert(key, there.then_some(value));
     put(row_key.clone(), codec.row_value(row)?);
-    for index in codec.secondary() {
-        if index.unique && !index.has_null(row) {
-            let entry = codec.index_entry(index, row, row_key)?;
+    for index in codec.secondary().iter().filter(|index| index.unique) {
+        if let Some(entry) = codec.index_entry(index, row, row_key)?.filter(|entry| entry.unique) {
             put(entry.key, entry.value);
         }
     }

@@ -1,6 +1,7 @@
 //! INSERT.
 
 use super::conflict::Conflict;
+use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
 use super::write::{self, Uniqueness};
 use super::{Outcome, Source, check, reads, violation};
@@ -114,6 +115,7 @@ impl<'p> Insert<'p> {
         let codec = cx.codecs.get(self.table)?;
         let layout = self.layout()?;
         let mut references = ReferencedKeys::new(&codec, None, cx)?;
+        let start = cx.deferred.mark();
         let mut memory = Reservation::default();
         let mut bulk = false;
         let mut conflict = match self.on_conflict {
@@ -145,6 +147,7 @@ impl<'p> Insert<'p> {
         if let Some(conflict) = conflict {
             conflict.finish(cx).await?;
         }
+        check_statement(cx, self.table, &start).await?;
         references.check(cx).await
     }
 }

@@ -1,5 +1,6 @@
 //! UPDATE.
 
+use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
 use super::referential::Referential;
 use super::write::{self, Change};
@@ -118,6 +119,7 @@ impl<'p> Update<'p> {
         let assigned: Vec<usize> = method.values.iter().map(|(position, _)| *position).collect();
         let mut references = ReferencedKeys::new(&codec, Some(&assigned), cx)?;
         let mut referential = Referential::new(&codec, cx);
+        let start = cx.deferred.mark();
         let mut memory = Reservation::default();
         let mut seen = HashSet::new();
         let mut held: Vec<Change> = Vec::new();
@@ -149,6 +151,7 @@ impl<'p> Update<'p> {
         if !held.is_empty() {
             write::update_rows(cx, &codec, &method.touched, &held).await?;
         }
+        check_statement(cx, self.table, &start).await?;
         referential.enforce(cx).await?;
         references.check(cx).await
     }

@@ -2,6 +2,7 @@
 
 use crate::analytic::EngineChoice;
 use crate::catalog::descriptor::TableDescriptor;
+use crate::dml::deferred::Deferred;
 use crate::plan::{Expr, Plan};
 use crate::table::CodecCache;
 use async_trait::async_trait;
@@ -39,6 +40,8 @@ pub struct ExecContext<'a> {
     /// The statement is a transaction of its own: uniqueness may be checked by the commit (see
     /// [`crate::dml::commit_error`]).
     pub implicit_commit: bool,
+    /// Checks that the transaction puts off, or that are made at the end of the statement.
+    pub deferred: &'a Deferred,
     /// Which engine runs what (setting `engine`).
     pub engine: EngineChoice,
 }

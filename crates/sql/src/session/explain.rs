@@ -110,7 +110,7 @@ impl Session {
             stats: Some(&stats),
         };
         let parts = environment.parts();
-        let cx = environment.context(&open.txn, &parts);
+        let cx = environment.context(open, &parts);
         let mut stream = execute(&plan.plan, &cx)?;
         stream.finish(&cx).await?;
         drop(stream);

@@ -28,6 +28,7 @@ pub(crate) mod activity;
 mod api;
 pub(crate) mod as_of;
 pub(crate) mod command;
+mod constraints;
 mod copy;
 mod cursor;
 pub(crate) mod definitions;

@@ -1,11 +1,13 @@
 //! Definitions as SQL text: types, indexes, constraints, defaults, views.
 
 use crate::catalog::descriptor::{
-    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor, ViewDescriptor,
+    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor, Timing, ViewDescriptor,
 };
 use crate::ddl::tokens::quote_ident;
 use crate::session::view::SessionView;
+use crate::table::{key_texts, predicate_text};
 use sql_types::{ColumnType, Oid, Type};
+use std::sync::Arc;
 
 /// A type as `format_type` shows it.
 pub(crate) fn format_type(ty: ColumnType) -> String {
@@ -35,9 +37,13 @@ fn column_names(table: &TableDescriptor, ids: impl IntoIterator<Item = ColumnId>
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn key_column(table: &TableDescriptor, (id, descending): (ColumnId, bool)) -> String {
-    let name = table.column(id).map(|column| quote_ident(&column.name)).unwrap_or_default();
-    if descending { format!("{name} DESC") } else { name }
+/// What a constraint's definition says of when it is checked.
+fn timing_text(timing: Timing) -> &'static str {
+    match timing {
+        Timing { deferrable: true, deferred: true } => " DEFERRABLE INITIALLY DEFERRED",
+        Timing { deferrable: true, .. } => " DEFERRABLE",
+        _ => "",
+    }
 }
 
 /// The query of a view, as `pg_get_viewdef` shows it.
@@ -45,7 +51,8 @@ pub(crate) fn view_definition(view: &ViewDescriptor) -> String {
     if !view.renamed {
         return format!(" {};", view.query);
     }
-    let (name, columns) = (quote_ident(&view.name), view.columns.iter().map(|(column, _)| quote_ident(column)));
+    let (name, columns) =
+        (quote_ident(&view.name), view.columns.iter().map(|(column, _)| quote_ident(column)));
     let columns = columns.collect::<Vec<_>>().join(", ");
     format!(" SELECT * FROM ({}) AS {name}({columns});", view.query)
 }
@@ -68,32 +75,48 @@ impl SessionView {
     /// `pg_get_indexdef`; with a column from 1, only that.
     pub(crate) fn index_definition(
         &self,
-        table: &TableDescriptor,
+        table: &Arc<TableDescriptor>,
         index: &IndexDescriptor,
         column: usize,
     ) -> String {
-        if column > 0 {
-            return index
-                .columns
-                .get(column - 1)
-                .map(|(id, _)| column_names(table, [*id]))
-                .unwrap_or_default();
+        let keys = key_texts(table, index);
+        if let Some(position) = column.checked_sub(1) {
+            let included = position.checked_sub(keys.len()).and_then(|position| index.included.get(position));
+            return match keys.get(position) {
+                Some(text) => text.clone(),
+                None => column_names(table, included.copied()),
+            };
         }
-        let columns: Vec<String> = index.columns.iter().map(|column| key_column(table, *column)).collect();
-        format!(
+        let ordered = keys
+            .iter()
+            .zip(&index.columns)
+            .map(|(text, (_, descending))| if *descending { format!("{text} DESC") } else { text.clone() });
+        let columns: Vec<String> = ordered.collect();
+        let mut text = format!(
             "CREATE {}INDEX {} ON {} USING btree ({})",
             if index.unique { "UNIQUE " } else { "" },
             quote_ident(&index.name),
             self.qualified_text(table.schema, &table.name),
             columns.join(", ")
-        )
+        );
+        if !index.included.is_empty() {
+            text.push_str(&format!(" INCLUDE ({})", column_names(table, index.included.iter().copied())));
+        }
+        if let Some(predicate) = predicate_text(table, index) {
+            text.push_str(&format!(" WHERE {predicate}"));
+        }
+        text
     }
 
     /// `pg_get_constraintdef` of a PRIMARY KEY or UNIQUE constraint.
     pub(crate) fn key_definition(&self, table: &TableDescriptor, index: &IndexDescriptor) -> String {
         let word =
             if index.id == crate::catalog::descriptor::PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
-        format!("{word} ({})", column_names(table, index.columns.iter().map(|(id, _)| *id)))
+        let mut text = format!("{word} ({})", column_names(table, index.columns.iter().map(|(id, _)| *id)));
+        if !index.included.is_empty() {
+            text.push_str(&format!(" INCLUDE ({})", column_names(table, index.included.iter().copied())));
+        }
+        text + timing_text(index.timing)
     }
 
     /// `pg_get_constraintdef` of a CHECK constraint.
@@ -127,7 +150,7 @@ impl SessionView {
         if let Some(word) = action(key.on_delete) {
             text.push_str(&format!(" ON DELETE {word}"));
         }
-        text
+        text + timing_text(key.timing)
     }
 
     /// A default as it is shown: sequences without a schema that need not be spelt out.

@@ -3,7 +3,7 @@
 use super::columns::type_columns;
 use super::row::{SystemContext, int, optional, text};
 use super::{registry, tables};
-use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor};
+use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor, Timing};
 use sql_types::{Datum, Oid, Row};
 
 /// The rows of a table.
@@ -222,22 +222,24 @@ fn not_null_name(table: &TableDescriptor, column: u32) -> String {
 fn table_constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in my_tables(cx) {
-        let mut add = |name: &str, kind: &str| {
+        let yes_or_no = |value: bool| text(if value { "YES" } else { "NO" });
+        let mut add = |name: &str, kind: &str, timing: Timing| {
             let mut values = constraint(cx, table, name);
             values.extend(of_table(cx, table));
             values.push(("constraint_type", text(kind)));
-            values.push(("is_deferrable", text("NO")));
-            values.push(("initially_deferred", text("NO")));
+            values.push(("is_deferrable", yes_or_no(timing.deferrable)));
+            values.push(("initially_deferred", yes_or_no(timing.deferred)));
             values.push(("enforced", text("YES")));
             rows.push(cx.row(values));
         };
         for index in table.indexes.iter().filter(|index| index.constraint) {
-            add(&index.name, if index.id == PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" });
+            let kind = if index.id == PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
+            add(&index.name, kind, index.timing);
         }
-        table.checks.iter().for_each(|check| add(&check.name, "CHECK"));
-        table.foreign_keys.iter().for_each(|key| add(&key.name, "FOREIGN KEY"));
+        table.checks.iter().for_each(|check| add(&check.name, "CHECK", Timing::default()));
+        table.foreign_keys.iter().for_each(|key| add(&key.name, "FOREIGN KEY", key.timing));
         for column in table.columns.iter().filter(|column| !column.hidden && !column.nullable) {
-            add(&not_null_name(table, column.id), "CHECK");
+            add(&not_null_name(table, column.id), "CHECK", Timing::default());
         }
     }
     rows
@@ -313,7 +315,7 @@ fn referential_constraints(cx: &SystemContext<'_>) -> Vec<Row> {
         for key in &table.foreign_keys {
             let Some(referenced) = cx.catalog().table(key.referenced_table) else { continue };
             let index = referenced.indexes.iter().find(|index| {
-                index.unique
+                index.is_key()
                     && index.columns.len() == key.referenced_columns.len()
                     && index.columns.iter().all(|(id, _)| key.referenced_columns.contains(id))
             });

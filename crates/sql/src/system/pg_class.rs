@@ -2,10 +2,11 @@
 
 use super::builtin::{default_opclass, types};
 use super::deparse::constraint_oid;
-use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, text};
+use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, optional, text};
 use super::tables;
-use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor};
+use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX, TableDescriptor, Timing};
 use crate::catalog::oids;
+use crate::table::{key_names, predicate_text};
 use sql_types::{ColumnType, Datum, Oid, Row, Type};
 
 /// The rows of one of these tables; `None` if it is another.
@@ -110,7 +111,14 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
             },
         ));
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            let described = base(index.oid, &index.name, table.schema, table.owner, 'i', index.columns.len());
+            let described = base(
+                index.oid,
+                &index.name,
+                table.schema,
+                table.owner,
+                'i',
+                index.columns.len() + index.included.len(),
+            );
             rows.push(class(cx, Class { am: 403, rows: table.row_count.unwrap_or(0.0), ..described }));
         }
     }
@@ -194,17 +202,20 @@ fn attributes(cx: &SystemContext<'_>) -> Vec<Row> {
             ));
         }
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            for (position, (id, _)) in index.columns.iter().enumerate() {
-                let Some(column) = table.column(*id) else { continue };
+            let keys = index.parts().map(|(id, expression, _)| match expression {
+                Some(expression) => Some((expression.name.as_str(), expression.ty.into())),
+                None => table.column(id).map(|column| (column.name.as_str(), column.ty)),
+            });
+            let included = index.included.iter().map(|id| {
+                let column = table.column(*id)?;
+                Some((column.name.as_str(), column.ty))
+            });
+            for (position, column) in keys.chain(included).enumerate() {
+                let Some((name, ty)) = column else { continue };
+                let number = position as i16 + 1;
                 rows.push(attribute(
                     cx,
-                    Attribute {
-                        relation: index.oid,
-                        name: &column.name,
-                        number: position as i16 + 1,
-                        ty: Some(column.ty),
-                        ..Default::default()
-                    },
+                    Attribute { relation: index.oid, name, number, ty: Some(ty), ..Default::default() },
                 ));
             }
         }
@@ -242,33 +253,40 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in my_tables(cx) {
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            let columns: Vec<_> = index.columns.iter().filter_map(|(id, _)| table.column(*id)).collect();
-            let collations = columns.iter().map(|column| {
-                types().iter().find(|ty| ty.oid == column.ty.ty.0).map_or(0, |ty| ty.collation)
-            });
+            let keys = key_names(table, index);
+            let collations = keys
+                .iter()
+                .map(|(_, key)| types().iter().find(|ty| ty.oid == key.0).map_or(0, |ty| ty.collation));
+            let all = keys.len() + index.included.len();
+            let ids = index.columns.iter().map(|(id, _)| *id).chain(index.included.iter().copied());
+            let of_expressions = index.columns.iter().zip(&keys).filter(|((id, _), _)| *id == EXPRESSION);
+            let expressions: Vec<&str> = of_expressions.map(|(_, (text, _))| text.as_str()).collect();
+            let expressions = Some(expressions.join(", ")).filter(|text| !text.is_empty());
             rows.push(cx.row(vec![
                 ("indexrelid", oid(index.oid)),
                 ("indrelid", oid(table.oid)),
-                ("indnatts", int(columns.len() as i64)),
-                ("indnkeyatts", int(columns.len() as i64)),
+                ("indnatts", int(all as i64)),
+                ("indnkeyatts", int(keys.len() as i64)),
                 ("indisunique", bool(index.unique)),
                 ("indnullsnotdistinct", bool(false)),
                 ("indisprimary", bool(index.id == PRIMARY_INDEX)),
                 ("indisexclusion", bool(false)),
-                ("indimmediate", bool(true)),
+                ("indimmediate", bool(!index.timing.deferrable)),
                 ("indisclustered", bool(false)),
                 ("indisvalid", bool(true)),
                 ("indcheckxmin", bool(false)),
                 ("indisready", bool(true)),
                 ("indislive", bool(true)),
                 ("indisreplident", bool(false)),
-                ("indkey", int2vector(columns.iter().map(|column| column.id as i16))),
+                ("indkey", int2vector(ids.map(|id| id as i16))),
                 ("indcollation", oidvector(collations)),
-                ("indclass", oidvector(columns.iter().map(|column| default_opclass(column.ty.ty)))),
+                ("indclass", oidvector(keys.iter().map(|(_, ty)| default_opclass(*ty)))),
                 (
                     "indoption",
                     int2vector(index.columns.iter().map(|(_, descending)| if *descending { 3 } else { 0 })),
                 ),
+                ("indexprs", optional(expressions.as_deref())),
+                ("indpred", optional(predicate_text(table, index).as_deref())),
             ]));
         }
     }
@@ -277,14 +295,14 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
 
 fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    let common = |oid_: Oid, name: &str, table: &TableDescriptor, kind: char| {
+    let common = |oid_: Oid, name: &str, table: &TableDescriptor, kind: char, timing: Timing| {
         vec![
             ("oid", oid(oid_)),
             ("conname", text(name)),
             ("connamespace", oid(table.schema)),
             ("contype", letter(kind)),
-            ("condeferrable", bool(false)),
-            ("condeferred", bool(false)),
+            ("condeferrable", bool(timing.deferrable)),
+            ("condeferred", bool(timing.deferred)),
             ("convalidated", bool(true)),
             ("conrelid", oid(table.oid)),
             ("contypid", oid(0)),
@@ -305,14 +323,14 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     for table in my_tables(cx) {
         for index in table.indexes.iter().filter(|index| index.constraint) {
             let kind = if index.id == PRIMARY_INDEX { 'p' } else { 'u' };
-            let mut values = common(constraint_oid(index), &index.name, table, kind);
+            let mut values = common(constraint_oid(index), &index.name, table, kind, index.timing);
             values.extend(no_reference());
             values.push(("conindid", oid(index.oid)));
             values.push(("conkey", int2_array(index.columns.iter().map(|(id, _)| *id as i16))));
             rows.push(cx.row(values));
         }
         for check in &table.checks {
-            let mut values = common(check.oid, &check.name, table, 'c');
+            let mut values = common(check.oid, &check.name, table, 'c', Timing::default());
             values.extend(no_reference());
             values.push(("conindid", oid(0)));
             let lower = check.expr.to_lowercase();
@@ -323,10 +341,10 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
             rows.push(cx.row(values));
         }
         for key in &table.foreign_keys {
-            let mut values = common(key.oid, &key.name, table, 'f');
+            let mut values = common(key.oid, &key.name, table, 'f', key.timing);
             let index = cx.catalog().table(key.referenced_table).and_then(|referenced| {
                 referenced.indexes.iter().find(|index| {
-                    index.unique
+                    index.is_key()
                         && index.columns.len() == key.referenced_columns.len()
                         && index.columns.iter().all(|(id, _)| key.referenced_columns.contains(id))
                 })

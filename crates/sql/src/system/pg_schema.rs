@@ -4,7 +4,7 @@ use super::builtin::{function_oid, keywords, opclasses, types};
 use super::pg_class::default_oid;
 use super::row::{SystemContext, bool, int, letter, oid, optional, text};
 use super::tables;
-use crate::catalog::descriptor::PRIMARY_INDEX;
+use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX};
 use crate::catalog::oids;
 use sql_types::{Datum, Oid, Row, Type};
 
@@ -337,7 +337,7 @@ fn dependencies(cx: &SystemContext<'_>) -> Vec<Row> {
                     add((oids::PG_CONSTRAINT, index.oid, 0), (class, table.oid, i64::from(*id)), 'a');
                 }
             } else {
-                for (id, _) in &index.columns {
+                for (id, _) in index.columns.iter().filter(|(id, _)| *id != EXPRESSION) {
                     add((class, index.oid, 0), (class, table.oid, i64::from(*id)), 'a');
                 }
             }

@@ -217,6 +217,7 @@ pub fn table(oid: Oid, name: &str, columns: &[&str]) -> TableDescriptor {
         foreign_keys: Vec::new(),
         comment: None,
         row_count: None,
+        bound: Default::default(),
     }
 }
 
@@ -299,6 +300,7 @@ impl Runner {
 
     /// Runs a plan to its end: its rows as text, and the number of rows changed.
     pub async fn run(&self, plan: Plan, params: &[Datum]) -> SqlResult<(Vec<String>, Option<u64>)> {
+        let deferred = sql::dml::deferred::Deferred::default();
         let (eval, memory, cancel) =
             (EvalContext::plain(), MemoryBudget::new(self.memory_bytes), CancelFlag::new());
         let cx = ExecContext {
@@ -311,6 +313,7 @@ impl Runner {
             cancel: &cancel,
             stats: None,
             implicit_commit: self.implicit_commit,
+            deferred: &deferred,
             engine: self.engine,
         };
         let mut stream = execute(&Arc::new(plan), &cx)?;

@@ -69,7 +69,7 @@ impl<'a, W> WireSink<'a, W> {
             let field = out.len();
             out.put_i32(0);
             if *as_binary {
-                binary::encode(datum, *ty, out)?;
+                binary::encode(datum, *ty, &self.text.context(), out)?;
             } else if let Datum::Text(value) = datum {
                 out.put_slice(value.as_bytes());
             } else {

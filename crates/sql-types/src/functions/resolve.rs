@@ -265,7 +265,7 @@ fn accepts(target: Type, actual: Type) -> bool {
             actual == Type::UNKNOWN || actual.element().is_some() || actual == target
         }
         Type::ANYNONARRAY | Type::ANYCOMPATIBLENONARRAY => actual.element().is_none(),
-        Type::ANYENUM => actual.info().is_none(),
+        Type::ANYENUM => actual.is_enum() || actual == Type::UNKNOWN,
         Type::ANY | Type::ANYELEMENT | Type::ANYCOMPATIBLE => true,
         _ => can_coerce(actual, target),
     }

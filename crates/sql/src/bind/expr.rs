@@ -449,7 +449,7 @@ impl Binder<'_> {
         }
         let (bound, common) = self.unify(bound, "ARRAY")?;
         let nested =
-            common.element().is_some() && common.info().is_some_and(|info| info.name.starts_with('_'));
+            common.is_plain_array();
         let ty = if nested { Some(common) } else { common.array() };
         match ty {
             Some(ty) => Ok(Expr::Array(bound, ty)),

@@ -19,7 +19,7 @@ pub(super) struct Conflict<'p> {
     codec: Arc<TableCodec>,
     arbiter: Option<IndexId>,
     update: Option<Assignments<'p>>,
-    checks: &'p [(Arc<str>, Expr)],
+    checks: &'p [RowCheck],
     scope: Scope<'p>,
     /// Keys of rows the statement wrote: none may be updated by it.
     written: HashSet<Bytes>,
@@ -42,7 +42,7 @@ impl<'p> Conflict<'p> {
     pub fn new(
         clause: &'p OnConflict,
         codec: &Arc<TableCodec>,
-        checks: &'p [(Arc<str>, Expr)],
+        checks: &'p [RowCheck],
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Self> {

@@ -24,7 +24,7 @@ pub(crate) struct Insert<'p> {
     source: Source<'p>,
     targets: &'p [ColumnId],
     defaults: &'p [(ColumnId, Expr)],
-    checks: &'p [(Arc<str>, Expr)],
+    checks: &'p [RowCheck],
     on_conflict: Option<&'p OnConflict>,
     returning: Option<&'p [Expr]>,
     scope: Scope<'p>,

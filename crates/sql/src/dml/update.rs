@@ -22,7 +22,7 @@ pub(crate) struct Update<'p> {
     table: &'p Arc<TableDescriptor>,
     input: &'p Plan,
     assignments: &'p [(ColumnId, Expr)],
-    checks: &'p [(Arc<str>, Expr)],
+    checks: &'p [RowCheck],
     returning: Option<&'p [Expr]>,
     scope: Scope<'p>,
     outcome: Outcome,

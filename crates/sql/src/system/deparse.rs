@@ -4,10 +4,13 @@ use crate::catalog::descriptor::{
     CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor,
 };
 use crate::ddl::tokens::quote_ident;
+use crate::ddl::unmark;
 use crate::session::view::SessionView;
-use sql_types::{ColumnType, Oid, Type};
+use sql_types::text::name_types;
+use sql_types::types::TYPE_MARK;
+use sql_types::{ColumnType, Oid, SqlError, Type};
 
-/// A type as `format_type` shows it.
+/// A built-in type as `format_type` shows it.
 pub(crate) fn format_type(ty: ColumnType) -> String {
     let (base, suffix) = match ty.ty.info() {
         Some(info) if info.name.starts_with('_') => (info.element, "[]"),
@@ -41,6 +44,38 @@ fn key_column(table: &TableDescriptor, (id, descending): (ColumnId, bool)) -> St
 }
 
 impl SessionView {
+    /// A user's type or array of it as `format_type` shows it: with its schema where the search path needs it.
+    pub(crate) fn user_type_text(&self, ty: Type) -> Option<String> {
+        let element = ty.element().filter(|element| element.is_enum());
+        let found = self.snapshot().user_type(element.unwrap_or(ty))?;
+        let name = if self.catalog.type_is_visible(found, &self.path) {
+            quote_ident(&found.name)
+        } else {
+            self.qualified_text(found.schema, &found.name)
+        };
+        Some(if element.is_some() { format!("{name}[]") } else { name })
+    }
+
+    /// A stored expression as it is shown: a user's types by name.
+    pub(crate) fn named_types(&self, text: &str) -> String {
+        unmark(text, |ty| self.user_type_text(ty))
+    }
+
+    /// An error with a user's types by name.
+    pub(crate) fn with_named_types(&self, mut error: SqlError) -> SqlError {
+        let named = |text: &mut String| {
+            if text.contains(TYPE_MARK) {
+                *text = name_types(text, |ty| self.user_type_text(ty));
+            }
+        };
+        named(&mut error.message);
+        if let Some(extra) = error.extra.as_deref_mut() {
+            extra.detail.iter_mut().for_each(named);
+            extra.hint.iter_mut().for_each(named);
+        }
+        error
+    }
+
     /// A relation's name, with its schema where the search path needs it.
     pub(super) fn relation_text(&self, oid: Oid, schema: Oid, name: &str) -> String {
         if self.catalog.is_visible(oid, schema, name, &self.path) {
@@ -88,7 +123,7 @@ impl SessionView {
 
     /// `pg_get_constraintdef` of a CHECK constraint.
     pub(crate) fn check_definition(&self, check: &CheckDescriptor) -> String {
-        format!("CHECK (({}))", check.expr)
+        format!("CHECK (({}))", self.named_types(&check.expr))
     }
 
     /// `pg_get_constraintdef` of a foreign key.
@@ -122,8 +157,9 @@ impl SessionView {
 
     /// A default as it is shown: sequences without a schema that need not be spelt out.
     pub(crate) fn default_text(&self, text: &str) -> String {
-        let Some((before, rest)) = text.split_once("nextval('") else { return text.to_string() };
-        let Some((name, after)) = rest.split_once('\'') else { return text.to_string() };
+        let text = self.named_types(text);
+        let Some((before, rest)) = text.split_once("nextval('") else { return text };
+        let Some((name, after)) = rest.split_once('\'') else { return text };
         let shown = name.split_once('.').filter(|(schema, bare)| {
             let bare = bare.trim_matches('"');
             let found = self.catalog.find(None, bare, &self.path);

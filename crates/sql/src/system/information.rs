@@ -152,7 +152,7 @@ fn views(cx: &SystemContext<'_>) -> Vec<Row> {
             ("table_catalog", database(cx)),
             ("table_schema", schema(cx, view.schema)),
             ("table_name", text(&view.name)),
-            ("view_definition", Datum::text(format!(" {};", view.query))),
+            ("view_definition", Datum::text(format!(" {};", cx.view.named_types(&view.query)))),
             ("check_option", text("NONE")),
             ("is_updatable", text("NO")),
             ("is_insertable_into", text("NO")),

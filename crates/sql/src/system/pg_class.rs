@@ -147,7 +147,7 @@ fn attribute(cx: &SystemContext<'_>, a: Attribute<'_>) -> Row {
         ("attstattarget", int(-1)),
         ("attlen", int(builtin.map_or(-1, |ty| i64::from(ty.len)))),
         ("attnum", int(i64::from(a.number))),
-        ("attndims", int(i64::from(ty.ty.info().is_some_and(|info| info.name.starts_with('_'))))),
+        ("attndims", int(i64::from(ty.ty.is_plain_array()))),
         ("attcacheoff", int(-1)),
         ("atttypmod", int(i64::from(ty.typmod))),
         ("attbyval", bool(builtin.is_some_and(|ty| ty.by_value))),
@@ -319,7 +319,7 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
             let words: Vec<&str> = lower.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
             let named = table.columns.iter().filter(|column| words.contains(&&*column.name.to_lowercase()));
             values.push(("conkey", int2_array(named.map(|column| column.id as i16))));
-            values.push(("conbin", text(&check.expr)));
+            values.push(("conbin", text(&cx.view.named_types(&check.expr))));
             rows.push(cx.row(values));
         }
         for key in &table.foreign_keys {

@@ -231,7 +231,7 @@ fn views(cx: &SystemContext<'_>) -> Vec<Row> {
             ("schemaname", text(schema_name(cx, view.schema))),
             ("viewname", text(&view.name)),
             ("viewowner", text(&cx.catalog().role_name(view.owner))),
-            ("definition", Datum::text(format!(" {};", view.query))),
+            ("definition", Datum::text(format!(" {};", cx.view.named_types(&view.query)))),
         ])
     })
     .collect()

@@ -184,6 +184,7 @@ pub fn table_column(id: ColumnId, name: &str, nullable: bool) -> ColumnDescripto
         sequence: None,
         hidden: false,
         comment: None,
+        domain: None,
     }
 }
 

@@ -15,7 +15,7 @@ pub fn describe(out: &mut BytesMut, columns: &[PlanColumn], formats: &[i16]) {
         table_oid: column.table_oid,
         attnum: column.attnum,
         type_oid: column.ty.ty.0,
-        type_len: column.ty.ty.info().map_or(-1, |info| info.len),
+        type_len: column.ty.ty.info().map_or(if column.ty.ty.is_enum() { 4 } else { -1 }, |info| info.len),
         typmod: column.ty.typmod,
         format: format_of(formats, index),
     });

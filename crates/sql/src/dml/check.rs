@@ -6,7 +6,6 @@ use crate::exec::eval::{EvalEnv, domain_violation, eval_bool};
 use crate::plan::RowCheck;
 use crate::table::TableCodec;
 use sql_types::{Datum, SqlResult};
-use std::sync::Arc;
 
 /// Refuses a full row that breaks a NOT NULL or CHECK constraint.
 pub(super) fn check_row(

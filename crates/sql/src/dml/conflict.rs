@@ -7,7 +7,7 @@ use crate::catalog::descriptor::{IndexId, PRIMARY_INDEX};
 use crate::exec::eval::{eval, is_true};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict};
+use crate::plan::{Expr, OnConflict, RowCheck};
 use crate::table::{TableCodec, codec};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};

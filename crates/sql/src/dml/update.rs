@@ -9,7 +9,7 @@ use crate::exec::eval::eval;
 use crate::exec::operator::{Batch, Operator, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation};
-use crate::plan::{Expr, Plan, PlanKind};
+use crate::plan::{Expr, Plan, PlanKind, RowCheck};
 use crate::table::TableCodec;
 use async_trait::async_trait;
 use bytes::Bytes;

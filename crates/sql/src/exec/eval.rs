@@ -177,6 +177,7 @@ fn quick_compare(left: &Datum, right: &Datum) -> Option<Ordering> {
         (Datum::Timestamp(left), Datum::Timestamp(right)) => Some(left.cmp(right)),
         (Datum::Timestamptz(left), Datum::Timestamptz(right)) => Some(left.cmp(right)),
         (Datum::Uuid(left), Datum::Uuid(right)) => Some(left.cmp(right)),
+        (Datum::Enum(left), Datum::Enum(right)) => Some(left.rank.cmp(&right.rank)),
         _ => None,
     }
 }
@@ -279,7 +280,7 @@ pub fn value<'a>(expr: &'a Expr, row: &'a [Datum], env: &EvalEnv<'a>) -> SqlResu
                 }
             }
             let [held] = held;
-            Value::Owned(held)
+            Ok(Value::Owned(held))
         }
         Expr::Subscript(array, ranges, ty) => {
             let array = value(array, row, env)?;

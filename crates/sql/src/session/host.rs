@@ -7,7 +7,7 @@ use super::view::{SessionView, Times};
 use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::exec::ExecHost;
-use crate::plan::Expr;
+use crate::plan::{Checks, Expr};
 use crate::system;
 use async_trait::async_trait;
 use sql_types::functions::{CatalogFunctions, EvalContext, Function};

@@ -184,7 +184,9 @@ impl SessionView {
                 return Some(self.foreign_key_definition(table, key));
             }
         }
-        None
+        let domains = self.snapshot().types.values().filter_map(|ty| ty.as_domain());
+        let check = domains.flat_map(|domain| &domain.checks).find(|check| check.oid == oid)?;
+        Some(self.check_definition(check))
     }
 }
 

@@ -297,6 +297,7 @@ impl SessionView {
                 .schemas
                 .get(&(self.catalog.database, object))
                 .and_then(|schema| schema.comment.clone()),
+            "pg_type" => snapshot.types.get(&object).and_then(|ty| ty.comment.clone()),
             "pg_class" | "" => None
                 .or_else(|| snapshot.table(object)?.comment.clone())
                 .or_else(|| snapshot.views.get(&object)?.comment.clone())

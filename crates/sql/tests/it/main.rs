@@ -11,3 +11,4 @@ mod schema;
 mod sessions;
 mod statements;
 mod support;
+mod user_types;

@@ -357,6 +357,13 @@ impl Bindings {
                 _ => {}
             }
         }
+        // An enum type cannot be made up for a literal.
+        if declared.contains(&Type::ANYENUM) && bindings.exact.is_none() {
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                "could not determine polymorphic type anyenum because input has type unknown",
+            ));
+        }
         if has_compatible {
             let common =
                 if compatible.is_empty() { Some(Type::TEXT) } else { cast::common_type(&compatible) };

@@ -93,12 +93,6 @@ fn type_name(ty: &DataType) -> Option<String> {
         DataType::Timestamp(..) => "timestamp",
         DataType::Time(..) => "time",
         DataType::Interval { .. } => "interval",
-        DataType::Custom(name, _) => {
-            let last = name.0.last()?.as_ident()?;
-            let folded = super::ident_name(last).into_owned();
-            let known = sql_types::Type::by_name(&folded).and_then(|ty| ty.info());
-            return Some(known.map_or(folded, |info| info.name.to_string()));
-        }
         other => {
             let text = other.to_string().to_ascii_lowercase();
             let info = sql_types::Type::by_name(&text)?.info()?;

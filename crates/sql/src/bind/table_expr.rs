@@ -156,10 +156,11 @@ impl Binder<'_> {
     /// The constraints of a domain and of those it was made of, over a row of the value alone.
     pub(crate) fn domain_rules(&self, ty: Type) -> SqlResult<Checks> {
         let mut rules = Vec::new();
+        let domains = self.context.catalog.domains(ty);
+        let called: Arc<str> = domains.first().map_or_else(String::new, |ty| quote_ident(&ty.name)).into();
         // Those of the inner domains come first.
-        for found in self.context.catalog.domains(ty).iter().rev() {
+        for found in domains.iter().rev() {
             let Some(domain) = found.as_domain() else { continue };
-            let called: Arc<str> = quote_ident(&found.name).into();
             if domain.not_null {
                 let value = Expr::Column(0, domain.base.ty);
                 rules.push(RowCheck {

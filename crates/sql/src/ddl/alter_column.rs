@@ -56,7 +56,7 @@ impl DdlContext<'_> {
         }
         let table = self.put_table(changed)?;
         if added.domain.is_some() {
-            self.check_domain_rows(table.oid, &added.name).await?;
+            self.check_domain_rows(table.oid, &added.name, false).await?;
         }
         for constraint in constraints {
             self.alter_constraint(table.oid, constraint).await?;
@@ -349,6 +349,6 @@ impl DdlContext<'_> {
         })
         .await?;
         let table = self.put_table(changed)?;
-        if domain.is_some() { self.check_domain_rows(table.oid, name).await } else { Ok(()) }
+        if domain.is_some() { self.check_domain_rows(table.oid, name, false).await } else { Ok(()) }
     }
 }

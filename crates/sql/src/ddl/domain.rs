@@ -31,29 +31,45 @@ impl DdlContext<'_> {
         domains.iter().find_map(|(_, domain)| domain.default.clone())
     }
 
-    /// Fails if a row breaks a constraint of the domain that a column is of.
-    pub(super) async fn check_domain_rows(&mut self, table: Oid, column: &str) -> SqlResult<()> {
+    /// Fails if a row breaks a constraint of the domain that a column is of: one that the column is given, or
+    /// (`altered`) one that the domain is given.
+    pub(super) async fn check_domain_rows(
+        &mut self,
+        table: Oid,
+        column: &str,
+        altered: bool,
+    ) -> SqlResult<()> {
         let table = self.table_by_oid(table)?;
         let Some(found) = table.columns.iter().find(|known| known.name == column) else { return Ok(()) };
         let domains: Vec<DomainType> = found
             .domain
             .map(|oid| self.catalog.domains(oid).into_iter().map(|(_, domain)| domain.clone()).collect())
             .unwrap_or_default();
+        let called = found.domain.and_then(|oid| self.view.user_type_text(Type(oid))).unwrap_or_default();
         let name = quote_ident(column);
         let from = self.qualified(&table);
         for domain in domains {
             let null = format!("{name} IS NULL");
             if domain.not_null && self.finds_row(&violation_query(&null, &from)).await? {
-                let message = format!("column \"{column}\" of table \"{}\" contains null values", table.name);
+                let message = match altered {
+                    true => format!("column \"{column}\" of table \"{}\" contains null values", table.name),
+                    false => format!("domain {called} does not allow null values"),
+                };
                 return Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message));
             }
             for check in &domain.checks {
                 let condition = format!("NOT ({})", with_value(&check.expr, &name)?);
                 if self.finds_row(&violation_query(&condition, &from)).await? {
-                    let message = format!(
-                        "column \"{column}\" of table \"{}\" contains values that violate the new constraint",
-                        table.name
-                    );
+                    let message = match altered {
+                        true => format!(
+                            "column \"{column}\" of table \"{}\" contains values that violate the new constraint",
+                            table.name
+                        ),
+                        false => format!(
+                            "value for domain {called} violates check constraint \"{}\"",
+                            check.name
+                        ),
+                    };
                     return Err(SqlError::new(SqlState::CHECK_VIOLATION, message));
                 }
             }
@@ -225,7 +241,7 @@ pub(super) async fn alter(
         for (table, column) in cx.columns_of(ty.oid) {
             // Nobody may write rows that were checked by the old constraints.
             cx.lock(table, mode::SHARE).await?;
-            cx.check_domain_rows(table, &column).await?;
+            cx.check_domain_rows(table, &column, true).await?;
         }
     }
     Ok(())

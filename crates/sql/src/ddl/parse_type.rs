@@ -2,7 +2,7 @@
 
 use super::statement::{CreateDomain, Ddl, DomainAction, TypeAction};
 use super::tokens::Cursor;
-use sql_types::SqlResult;
+use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::tokenizer::Token;
 
 /// `CREATE TYPE`, behind these words.
@@ -86,10 +86,19 @@ pub(super) fn create_domain(c: &mut Cursor) -> SqlResult<Ddl> {
             domain.default = Some(c.default_expr()?);
         } else {
             let constraint = if c.take("constraint") { Some(c.ident()?) } else { None };
-            if c.take("not null") {
-                domain.not_null = Some(true);
+            let not_null = if c.take("not null") {
+                Some(true)
             } else if c.take("null") {
-                domain.not_null = Some(domain.not_null.unwrap_or(false));
+                Some(false)
+            } else {
+                None
+            };
+            if let Some(not_null) = not_null {
+                if domain.not_null.is_some_and(|known| known != not_null) {
+                    let message = "conflicting NULL/NOT NULL constraints";
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                }
+                domain.not_null = Some(not_null);
             } else {
                 c.expect("check")?;
                 domain.checks.push((constraint, c.parenthesized()?));

@@ -169,7 +169,7 @@ fn enum_of(ty: &mut TypeDescriptor) -> SqlResult<&mut EnumType> {
     match &mut ty.kind {
         TypeKind::Enum(labels) => Ok(labels),
         TypeKind::Domain(_) => {
-            Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not an enum", ty.name)))
+            Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("{} is not an enum", ty.name)))
         }
     }
 }
@@ -188,7 +188,7 @@ fn place(
 ) -> SqlResult<Option<usize>> {
     check_label(label)?;
     let Some(labels) = ty.as_enum() else {
-        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not an enum", ty.name)));
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("{} is not an enum", ty.name)));
     };
     if labels.position(label).is_some() {
         let message = format!("enum label \"{label}\" already exists");
@@ -235,7 +235,8 @@ pub(super) async fn drop_type(
     cascade: bool,
     together: &[Oid],
 ) -> SqlResult<()> {
-    let what = format!("type {}", ty.name);
+    let shown = cx.view.user_type_text(ty.ty()).unwrap_or_else(|| ty.name.clone());
+    let what = format!("type {shown}");
     let users = cx.users_of(ty);
     let domains: Vec<Arc<TypeDescriptor>> = cx
         .catalog
@@ -247,7 +248,7 @@ pub(super) async fn drop_type(
     let mut details: Vec<String> = users
         .iter()
         .filter(|user| !together.contains(&user.table))
-        .map(|user| format!("{} depends on {what}", user.what))
+        .map(|user| format!("{} depends on {what}{}", user.what, if user.array { "[]" } else { "" }))
         .collect();
     details.extend(domains.iter().map(|domain| format!("type {} depends on {what}", domain.name)));
     if !details.is_empty() && !cascade {
@@ -301,6 +302,8 @@ struct User {
     part: Part,
     /// As messages call it.
     what: String,
+    /// Whether it depends on the array type.
+    array: bool,
 }
 
 enum Part {
@@ -322,15 +325,16 @@ impl DdlContext<'_> {
                 let name = column.name.clone();
                 if is_of {
                     let what = format!("column {name} of table {}", table.name);
-                    found.push(User { table: table.oid, part: Part::Column(name), what });
+                    let array = column.ty.ty.element() == Some(ty.ty());
+                    found.push(User { table: table.oid, part: Part::Column(name), what, array });
                 } else if column.default.as_ref().is_some_and(|text| text.contains(&mark)) {
                     let what = format!("default value for column {name} of table {}", table.name);
-                    found.push(User { table: table.oid, part: Part::Default(name), what });
+                    found.push(User { table: table.oid, part: Part::Default(name), what, array: false });
                 }
             }
             for check in table.checks.iter().filter(|check| check.expr.contains(&mark)) {
                 let what = format!("constraint {} on table {}", check.name, table.name);
-                found.push(User { table: table.oid, part: Part::Check(check.oid), what });
+                found.push(User { table: table.oid, part: Part::Check(check.oid), what, array: false });
             }
         }
         found

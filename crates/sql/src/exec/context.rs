@@ -2,7 +2,7 @@
 
 use crate::analytic::EngineChoice;
 use crate::catalog::descriptor::TableDescriptor;
-use crate::plan::{Expr, Plan};
+use crate::plan::{Checks, Expr, Plan};
 use crate::table::CodecCache;
 use async_trait::async_trait;
 use kv_client::Txn;
@@ -42,9 +42,6 @@ pub struct ExecContext<'a> {
     /// Which engine runs what (setting `engine`).
     pub engine: EngineChoice,
 }
-
-/// The CHECK constraints of a table: name and condition over the full row.
-pub type Checks = Arc<Vec<(Arc<str>, Expr)>>;
 
 /// What the engine asks of the catalog and of sequences; implemented by the session.
 #[async_trait]

@@ -256,7 +256,7 @@ impl ExecHost for Tables {
     fn schema_name(&self, _: Oid) -> Option<String> {
         Some("public".to_string())
     }
-    fn checks(&self, _: &Arc<TableDescriptor>) -> SqlResult<Arc<Vec<(Arc<str>, Expr)>>> {
+    fn checks(&self, _: &Arc<TableDescriptor>) -> SqlResult<sql::plan::Checks> {
         Ok(Arc::default())
     }
     fn column_default(&self, _: &Arc<TableDescriptor>, _: u32) -> SqlResult<Expr> {

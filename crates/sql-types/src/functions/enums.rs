@@ -8,15 +8,15 @@ use crate::types::Type as T;
 
 fn type_of(types: &[T]) -> SqlResult<T> {
     let found = types.iter().copied().find(|ty| ty.is_enum());
-    found.ok_or_else(|| {
-        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "could not determine actual enum type")
-    })
+    found
+        .ok_or_else(|| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "could not determine actual enum type"))
 }
 
 fn end(value: Option<&EnumValue>, ty: T) -> SqlResult<Datum> {
-    value.copied().map(Datum::Enum).ok_or_else(|| {
-        SqlError::new(SqlState::OBJECT_STATE, format!("enum {ty} contains no values"))
-    })
+    value
+        .copied()
+        .map(Datum::Enum)
+        .ok_or_else(|| SqlError::new(SqlState::OBJECT_STATE, format!("enum {ty} contains no values")))
 }
 
 /// The values between two, both of which may be open (NULL).

@@ -448,8 +448,7 @@ impl Binder<'_> {
             return Ok(Expr::Array(bound, Type::UNKNOWN));
         }
         let (bound, common) = self.unify(bound, "ARRAY")?;
-        let nested =
-            common.is_plain_array();
+        let nested = common.is_plain_array();
         let ty = if nested { Some(common) } else { common.array() };
         match ty {
             Some(ty) => Ok(Expr::Array(bound, ty)),

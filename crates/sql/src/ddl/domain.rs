@@ -65,10 +65,9 @@ impl DdlContext<'_> {
                             "column \"{column}\" of table \"{}\" contains values that violate the new constraint",
                             table.name
                         ),
-                        false => format!(
-                            "value for domain {called} violates check constraint \"{}\"",
-                            check.name
-                        ),
+                        false => {
+                            format!("value for domain {called} violates check constraint \"{}\"", check.name)
+                        }
                     };
                     return Err(SqlError::new(SqlState::CHECK_VIOLATION, message));
                 }
@@ -170,8 +169,7 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateDomain) -> S
         domain.default = cx.checked_domain_default(text, base, &name.name)?;
     }
     for (constraint, expr) in &written.checks {
-        let check =
-            cx.domain_check(&name.name, base, constraint.as_deref(), expr, &domain.checks).await?;
+        let check = cx.domain_check(&name.name, base, constraint.as_deref(), expr, &domain.checks).await?;
         domain.checks.push(check);
     }
     let (database, owner) = (cx.database(), cx.user());
@@ -206,8 +204,7 @@ pub(super) async fn alter(
             domain.not_null = *not_null;
         }
         DomainAction::AddCheck { name, expr, not_valid } => {
-            let check =
-                cx.domain_check(&ty.name, domain.base, name.as_deref(), expr, &domain.checks).await?;
+            let check = cx.domain_check(&ty.name, domain.base, name.as_deref(), expr, &domain.checks).await?;
             domain.checks.push(check);
             verify = !not_valid;
         }

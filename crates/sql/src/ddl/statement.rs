@@ -225,19 +225,9 @@ pub(crate) enum TypeAction {
 pub(crate) enum DomainAction {
     SetDefault(Option<String>),
     SetNotNull(bool),
-    AddCheck {
-        name: Option<String>,
-        expr: String,
-        not_valid: bool,
-    },
-    DropConstraint {
-        name: String,
-        if_exists: bool,
-    },
-    RenameConstraint {
-        name: String,
-        to: String,
-    },
+    AddCheck { name: Option<String>, expr: String, not_valid: bool },
+    DropConstraint { name: String, if_exists: bool },
+    RenameConstraint { name: String, to: String },
     Nothing,
 }
 

@@ -353,4 +353,3 @@ pub(super) fn types_in(cx: &DdlContext<'_>, database: Oid, schema: Oid) -> Vec<A
     let all = cx.catalog.types.values();
     all.filter(|ty| ty.database == database && (schema == 0 || ty.schema == schema)).cloned().collect()
 }
-

@@ -7,8 +7,8 @@ use crate::catalog::descriptor::ViewDescriptor;
 use crate::catalog::user_type::TypeDescriptor;
 use crate::catalog::{DatabaseCatalog, Relation};
 use parking_lot::Mutex;
-use std::sync::Arc;
 use sql_types::{ColumnType, Oid, SqlError, SqlResult, SqlState, Type};
+use std::sync::Arc;
 
 /// A catalog that notes which relations are asked for.
 struct Noting<'a> {

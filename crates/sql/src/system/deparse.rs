@@ -8,7 +8,7 @@ use crate::ddl::unmark;
 use crate::session::view::SessionView;
 use sql_types::text::name_types;
 use sql_types::types::TYPE_MARK;
-use sql_types::{ColumnType, Oid, SqlError, Type};
+use sql_types::{ColumnType, EnumValue, Oid, SqlError, Type};
 
 /// A built-in type as `format_type` shows it.
 pub(crate) fn format_type(ty: ColumnType) -> String {
@@ -59,6 +59,37 @@ impl SessionView {
     /// A stored expression as it is shown: a user's types by name.
     pub(crate) fn named_types(&self, text: &str) -> String {
         unmark(text, |ty| self.user_type_text(ty))
+    }
+
+    /// A line of EXPLAIN with a user's types by name, and values of enum types by label.
+    pub(crate) fn explained(&self, line: String) -> String {
+        if !line.contains(TYPE_MARK) {
+            return line;
+        }
+        let joint = format!("'::{TYPE_MARK}");
+        let (mut out, mut rest) = (String::with_capacity(line.len()), line.as_str());
+        while let Some(at) = rest.find(&joint) {
+            let after = &rest[at + joint.len()..];
+            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            let value = rest[..at].rfind('\'').and_then(|open| {
+                let ty = Type(after[..digits].parse().ok()?);
+                Some((open + 1, EnumValue { ty, rank: rest[open + 1..at].parse().ok()? }))
+            });
+            let label = value.and_then(|(open, value)| {
+                self.snapshot().user_type(value.ty)?.label(value).map(|label| (open, label))
+            });
+            match label {
+                Some((open, label)) => {
+                    out.push_str(&rest[..open]);
+                    out.push_str(&label.replace('\'', "''"));
+                }
+                None => out.push_str(&rest[..at]),
+            }
+            out.push_str(&joint);
+            rest = after;
+        }
+        out.push_str(rest);
+        name_types(&out, |ty| self.user_type_text(ty))
     }
 
     /// An error with a user's types by name.

@@ -196,9 +196,7 @@ fn of_domain(cx: &SystemContext<'_>, ty: &TypeDescriptor) -> Vec<(&'static str, 
     vec![("domain_catalog", database(cx)), ("domain_schema", schema(cx, ty)), ("domain_name", text(&ty.name))]
 }
 
-fn domains<'a>(
-    cx: &'a SystemContext<'_>,
-) -> impl Iterator<Item = (&'a Arc<TypeDescriptor>, &'a DomainType)> {
+fn domains<'a>(cx: &'a SystemContext<'_>) -> impl Iterator<Item = (&'a Arc<TypeDescriptor>, &'a DomainType)> {
     mine(cx).filter_map(|ty| Some((ty, ty.as_domain()?)))
 }
 
@@ -276,7 +274,10 @@ pub(super) fn column_domain_usage(cx: &SystemContext<'_>) -> Vec<Row> {
 }
 
 /// Rows of `pg_depend`: what types depend on, and columns on types.
-pub(super) fn dependencies(cx: &SystemContext<'_>, add: &mut dyn FnMut((Oid, Oid, i64), (Oid, Oid, i64), char)) {
+pub(super) fn dependencies(
+    cx: &SystemContext<'_>,
+    add: &mut dyn FnMut((Oid, Oid, i64), (Oid, Oid, i64), char),
+) {
     for ty in mine(cx) {
         add((oids::PG_TYPE, ty.oid, 0), (oids::PG_NAMESPACE, ty.schema, 0), 'n');
         if let Some(array) = ty.array() {

@@ -17,30 +17,33 @@ async fn colors() -> Database {
 #[tokio::test]
 async fn values_compare_in_the_declared_order() {
     let mut db = colors().await;
-    assert_eq!(db.rows("SELECT c, d, l FROM t ORDER BY c").await, [
-        "red|NULL|NULL",
-        "green|red|{}",
-        "blue|green|{red,blue}"
-    ]);
+    assert_eq!(
+        db.rows("SELECT c, d, l FROM t ORDER BY c").await,
+        ["red|NULL|NULL", "green|red|{}", "blue|green|{red,blue}"]
+    );
     assert_eq!(db.rows("SELECT c FROM t ORDER BY c DESC").await, ["blue", "green", "red"]);
     assert_eq!(db.rows("SELECT min(c), max(c), count(DISTINCT c) FROM t").await, ["red|blue|3"]);
     assert_eq!(db.rows("SELECT c FROM t WHERE c > 'red' ORDER BY c").await, ["green", "blue"]);
     assert_eq!(db.rows("SELECT c FROM t WHERE c IN ('blue', 'red') ORDER BY 1").await, ["red", "blue"]);
-    assert_eq!(db.rows("SELECT d, count(*) FROM t GROUP BY d ORDER BY d").await, [
-        "red|1", "green|1", "NULL|1"
-    ]);
+    assert_eq!(
+        db.rows("SELECT d, count(*) FROM t GROUP BY d ORDER BY d").await,
+        ["red|1", "green|1", "NULL|1"]
+    );
     assert_eq!(db.rows("SELECT c::text || '!', c::varchar(2) FROM t WHERE c = 'blue'").await, ["blue!|bl"]);
     assert_eq!(db.rows("SELECT 'red'::text::color < 'blue'").await, ["t"]);
     assert_eq!(db.rows("SELECT l[2], l::text[] FROM t WHERE 'blue' = ANY (l)").await, ["blue|{red,blue}"]);
-    assert_eq!(db.rows("SELECT array_agg(c ORDER BY c DESC), ARRAY['red'::color] FROM t").await, [
-        "{blue,green,red}|{red}"
-    ]);
-    assert_eq!(db.rows("SELECT to_json(c), jsonb_build_object('c', c), concat(c, 1) FROM t WHERE c = 'red'").await, [
-        "\"red\"|{\"c\": \"red\"}|red1"
-    ]);
-    assert_eq!(db.rows("SELECT coalesce(d, 'blue'), CASE WHEN c = 'red' THEN c END FROM t ORDER BY c").await, [
-        "blue|red", "red|NULL", "green|NULL"
-    ]);
+    assert_eq!(
+        db.rows("SELECT array_agg(c ORDER BY c DESC), ARRAY['red'::color] FROM t").await,
+        ["{blue,green,red}|{red}"]
+    );
+    assert_eq!(
+        db.rows("SELECT to_json(c), jsonb_build_object('c', c), concat(c, 1) FROM t WHERE c = 'red'").await,
+        ["\"red\"|{\"c\": \"red\"}|red1"]
+    );
+    assert_eq!(
+        db.rows("SELECT coalesce(d, 'blue'), CASE WHEN c = 'red' THEN c END FROM t ORDER BY c").await,
+        ["blue|red", "red|NULL", "green|NULL"]
+    );
     assert_eq!(
         db.rows(
             "SELECT enum_first(NULL::color), enum_last('red'::color), enum_range(NULL::color), \
@@ -62,7 +65,10 @@ async fn what_is_no_label_is_refused() {
     assert_eq!(told(db.error("SELECT * FROM t WHERE c = 'pink'").await), bad);
     assert_eq!(told(db.error("SELECT 'pink'::text::color").await), bad);
     let error = db.error("SELECT c = 1 FROM t").await;
-    assert_eq!(told(error), (SqlState::UNDEFINED_FUNCTION, "operator does not exist: color = integer".into()));
+    assert_eq!(
+        told(error),
+        (SqlState::UNDEFINED_FUNCTION, "operator does not exist: color = integer".into())
+    );
     let error = db.error("INSERT INTO t (c) SELECT 'red'::text").await;
     let expected = "column \"c\" is of type color but expression is of type text";
     assert_eq!(told(error), (SqlState::DATATYPE_MISMATCH, expected.into()));
@@ -79,30 +85,50 @@ async fn what_is_no_label_is_refused() {
 #[tokio::test]
 async fn labels_are_added_and_renamed() {
     let mut db = colors().await;
-    db.execute("CREATE INDEX ON t (d); CREATE VIEW v AS SELECT c FROM t WHERE c <> 'red' OR d = 'red'::color").await;
+    db.execute(
+        "CREATE INDEX ON t (d); CREATE VIEW v AS SELECT c FROM t WHERE c <> 'red' OR d = 'red'::color",
+    )
+    .await;
     db.execute("ALTER TABLE t ADD CHECK (d <> 'blue')").await;
-    db.execute("ALTER TYPE color ADD VALUE 'orange' BEFORE 'green'; ALTER TYPE color ADD VALUE 'violet'").await;
-    db.execute("ALTER TYPE color ADD VALUE 'black' BEFORE 'red'; ALTER TYPE color ADD VALUE 'teal' AFTER 'green'").await;
+    db.execute("ALTER TYPE color ADD VALUE 'orange' BEFORE 'green'; ALTER TYPE color ADD VALUE 'violet'")
+        .await;
+    db.execute(
+        "ALTER TYPE color ADD VALUE 'black' BEFORE 'red'; ALTER TYPE color ADD VALUE 'teal' AFTER 'green'",
+    )
+    .await;
     db.execute("INSERT INTO t VALUES ('violet'), ('teal'), ('black'), ('orange', 'orange')").await;
     let ordered = ["black", "red", "orange", "green", "teal", "blue", "violet"];
     assert_eq!(db.rows("SELECT c FROM t ORDER BY c").await, ordered);
     assert_eq!(db.rows("SELECT unnest(enum_range(NULL::color))").await, ordered);
     assert_eq!(db.rows("SELECT c FROM t WHERE d >= 'orange' AND d < 'green'").await, ["orange"]);
     let error = db.error("ALTER TYPE color ADD VALUE 'red'").await;
-    assert_eq!((error.code, &*error.message), (SqlState::DUPLICATE_OBJECT, "enum label \"red\" already exists"));
+    assert_eq!(
+        (error.code, &*error.message),
+        (SqlState::DUPLICATE_OBJECT, "enum label \"red\" already exists")
+    );
     db.execute("ALTER TYPE color ADD VALUE IF NOT EXISTS 'red'").await;
     let error = db.error("ALTER TYPE color ADD VALUE 'x' AFTER 'y'").await;
-    assert_eq!((error.code, &*error.message), (SqlState::INVALID_PARAMETER, "\"y\" is not an existing enum label"));
+    assert_eq!(
+        (error.code, &*error.message),
+        (SqlState::INVALID_PARAMETER, "\"y\" is not an existing enum label")
+    );
 
-    db.execute("ALTER TYPE color RENAME VALUE 'red' TO 'crimson'; ALTER TYPE color RENAME VALUE 'green' TO 'it''s'").await;
+    db.execute(
+        "ALTER TYPE color RENAME VALUE 'red' TO 'crimson'; ALTER TYPE color RENAME VALUE 'green' TO 'it''s'",
+    )
+    .await;
     db.execute("INSERT INTO t (c) SELECT 'crimson' WHERE false; DELETE FROM t WHERE c = 'blue'").await;
     db.execute("INSERT INTO t (c) VALUES ('blue')").await;
-    assert_eq!(db.rows("SELECT c, d FROM t WHERE c IN ('crimson', 'blue') ORDER BY c").await, [
-        "crimson|NULL", "blue|it's"
-    ]);
+    assert_eq!(
+        db.rows("SELECT c, d FROM t WHERE c IN ('crimson', 'blue') ORDER BY c").await,
+        ["crimson|NULL", "blue|it's"]
+    );
     assert_eq!(db.rows("SELECT count(*) FROM v WHERE c = 'crimson'").await, ["0"]);
     let error = db.error("ALTER TYPE color RENAME VALUE 'red' TO 'x'").await;
-    assert_eq!((error.code, &*error.message), (SqlState::INVALID_PARAMETER, "\"red\" is not an existing enum label"));
+    assert_eq!(
+        (error.code, &*error.message),
+        (SqlState::INVALID_PARAMETER, "\"red\" is not an existing enum label")
+    );
 }
 
 #[tokio::test]
@@ -127,9 +153,10 @@ async fn a_type_gets_another_name_and_schema() {
     ]);
     assert_eq!(db.error("SELECT 'red'::color").await.code, SqlState::UNDEFINED_OBJECT);
     db.execute("SET search_path = s, public").await;
-    assert_eq!(db.rows("SELECT 'red'::paint, 's.paint[]'::regtype, to_regtype('paint'), to_regtype('color')").await, [
-        "red|paint[]|paint|NULL"
-    ]);
+    assert_eq!(
+        db.rows("SELECT 'red'::paint, 's.paint[]'::regtype, to_regtype('paint'), to_regtype('color')").await,
+        ["red|paint[]|paint|NULL"]
+    );
 }
 
 #[tokio::test]
@@ -156,13 +183,19 @@ async fn a_type_in_use_is_dropped_only_with_what_uses_it() {
     db.execute("CREATE SCHEMA s; CREATE TYPE s.a AS ENUM ('x'); CREATE TABLE w (id int, a s.a)").await;
     assert_eq!(db.error("DROP SCHEMA s").await.code, SqlState::DEPENDENT_OBJECTS);
     db.execute("DROP SCHEMA s CASCADE").await;
-    assert_eq!(db.rows("SELECT column_name FROM information_schema.columns WHERE table_name = 'w'").await, ["id"]);
+    assert_eq!(
+        db.rows("SELECT column_name FROM information_schema.columns WHERE table_name = 'w'").await,
+        ["id"]
+    );
 }
 
 #[tokio::test]
 async fn a_change_of_a_type_is_part_of_its_transaction() {
     let mut db = colors().await;
-    db.execute("BEGIN; CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE m (v mood); INSERT INTO m VALUES ('ok')").await;
+    db.execute(
+        "BEGIN; CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE m (v mood); INSERT INTO m VALUES ('ok')",
+    )
+    .await;
     assert_eq!(db.rows("SELECT v FROM m").await, ["ok"]);
     db.execute("ALTER TYPE color ADD VALUE 'new'; INSERT INTO t VALUES ('new')").await;
     assert_eq!(db.rows("SELECT max(c) FROM t").await, ["new"]);
@@ -184,9 +217,15 @@ async fn a_change_of_a_type_is_part_of_its_transaction() {
 #[tokio::test]
 async fn rows_are_changed_copied_and_altered() {
     let mut db = colors().await;
-    db.execute("ALTER TABLE t ADD COLUMN e color NOT NULL DEFAULT 'blue', ADD COLUMN f color[] DEFAULT '{red}'").await;
+    db.execute(
+        "ALTER TABLE t ADD COLUMN e color NOT NULL DEFAULT 'blue', ADD COLUMN f color[] DEFAULT '{red}'",
+    )
+    .await;
     assert_eq!(db.rows("SELECT e, f FROM t WHERE c = 'red'").await, ["blue|{red}"]);
-    db.execute("UPDATE t SET e = 'red', d = c WHERE c = 'green'; ALTER TYPE color RENAME VALUE 'blue' TO 'navy'").await;
+    db.execute(
+        "UPDATE t SET e = 'red', d = c WHERE c = 'green'; ALTER TYPE color RENAME VALUE 'blue' TO 'navy'",
+    )
+    .await;
     assert_eq!(db.rows("SELECT c, e FROM t ORDER BY c").await, ["red|navy", "green|red", "navy|navy"]);
     let copied = db.copy("COPY t (c, d) FROM STDIN", b"", 7).await.unwrap();
     assert_eq!(copied, "COPY 0");
@@ -202,8 +241,16 @@ async fn rows_are_changed_copied_and_altered() {
     assert_eq!(db.rows("SELECT * FROM b").await, ["red", "green", "navy"]);
     db.execute("ALTER TABLE b ALTER c TYPE text; UPDATE b SET c = 'green'; ALTER TABLE b ALTER c TYPE color USING c::color").await;
     assert_eq!(db.rows("SELECT DISTINCT c FROM b").await, ["green"]);
-    db.execute("CREATE TABLE child (c color REFERENCES t ON UPDATE CASCADE); INSERT INTO child VALUES ('navy')").await;
-    assert_eq!(db.error("INSERT INTO child VALUES (NULL), ('red'), (enum_last(NULL::color)); DELETE FROM t").await.code, SqlState::FOREIGN_KEY_VIOLATION);
+    db.execute(
+        "CREATE TABLE child (c color REFERENCES t ON UPDATE CASCADE); INSERT INTO child VALUES ('navy')",
+    )
+    .await;
+    assert_eq!(
+        db.error("INSERT INTO child VALUES (NULL), ('red'), (enum_last(NULL::color)); DELETE FROM t")
+            .await
+            .code,
+        SqlState::FOREIGN_KEY_VIOLATION
+    );
     db.execute("INSERT INTO t (c) VALUES ('red') ON CONFLICT (c) DO UPDATE SET d = excluded.c").await;
     assert_eq!(db.rows("SELECT d FROM t WHERE c = 'red'").await, ["red"]);
 }
@@ -211,7 +258,10 @@ async fn rows_are_changed_copied_and_altered() {
 #[tokio::test]
 async fn clients_find_types_in_the_catalogs() {
     let mut db = colors().await;
-    db.execute("CREATE DOMAIN positive AS int DEFAULT 7 NOT NULL CHECK (VALUE > 0); CREATE TABLE u (p positive)").await;
+    db.execute(
+        "CREATE DOMAIN positive AS int DEFAULT 7 NOT NULL CHECK (VALUE > 0); CREATE TABLE u (p positive)",
+    )
+    .await;
     db.execute("COMMENT ON TYPE color IS 'paint'").await;
     // SQLAlchemy's get_enums.
     let enums = "SELECT t.typname, pg_type_is_visible(t.oid), n.nspname, l.labels \
@@ -226,20 +276,25 @@ async fn clients_find_types_in_the_catalogs() {
     assert_eq!(db.rows(one).await, ["color|t|_color|t|E|A|enum_in"]);
     let columns = "SELECT column_name, data_type, udt_schema, udt_name, domain_name, column_default \
         FROM information_schema.columns WHERE table_name IN ('t', 'u') ORDER BY 1";
-    assert_eq!(db.rows(columns).await, [
-        "c|USER-DEFINED|public|color|NULL|NULL",
-        "d|USER-DEFINED|public|color|NULL|'green'::color",
-        "l|ARRAY|public|_color|NULL|NULL",
-        "p|integer|pg_catalog|int4|positive|NULL",
-    ]);
+    assert_eq!(
+        db.rows(columns).await,
+        [
+            "c|USER-DEFINED|public|color|NULL|NULL",
+            "d|USER-DEFINED|public|color|NULL|'green'::color",
+            "l|ARRAY|public|_color|NULL|NULL",
+            "p|integer|pg_catalog|int4|positive|NULL",
+        ]
+    );
     let domains = "SELECT domain_name, data_type, domain_default FROM information_schema.domains";
     assert_eq!(db.rows(domains).await, ["positive|integer|7"]);
     let attributes = "SELECT attname, atttypid::regtype, format_type(atttypid, atttypmod) FROM pg_attribute \
         WHERE attrelid IN ('t'::regclass, 'u'::regclass) AND attnum > 0 ORDER BY 1";
-    assert_eq!(db.rows(attributes).await, [
-        "c|color|color", "d|color|color", "l|color[]|color[]", "p|positive|positive"
-    ]);
-    let checks = "SELECT conname, pg_get_constraintdef(oid), contypid::regtype FROM pg_constraint WHERE contypid <> 0";
+    assert_eq!(
+        db.rows(attributes).await,
+        ["c|color|color", "d|color|color", "l|color[]|color[]", "p|positive|positive"]
+    );
+    let checks =
+        "SELECT conname, pg_get_constraintdef(oid), contypid::regtype FROM pg_constraint WHERE contypid <> 0";
     assert_eq!(db.rows(checks).await, ["positive_check|CHECK ((VALUE > 0))|positive"]);
     assert_eq!(db.rows("SELECT obj_description('color'::regtype, 'pg_type')").await, ["paint"]);
     // psql's \dT
@@ -280,18 +335,31 @@ async fn domains_are_enforced() {
         assert_eq!((found.0, small), expected, "{change}");
     }
     let error = told(db.error("INSERT INTO t (id, s) VALUES (3, 10)").await);
-    assert_eq!(error, (SqlState::CHECK_VIOLATION, "value for domain small violates check constraint \"tiny\"".into()));
+    assert_eq!(
+        error,
+        (SqlState::CHECK_VIOLATION, "value for domain small violates check constraint \"tiny\"".into())
+    );
     let error = told(db.error("INSERT INTO t (id, n) VALUES (3, NULL)").await);
     assert_eq!(error, (SqlState::NOT_NULL_VIOLATION, "domain name does not allow null values".into()));
-    assert_eq!(db.error("INSERT INTO t (id, n) VALUES (3, 'too long')").await.code, SqlState::STRING_TRUNCATION);
-    assert_eq!(db.copy("COPY t (id, p) FROM STDIN", b"3\t-1\n", 3).await.unwrap_err().code, SqlState::CHECK_VIOLATION);
+    assert_eq!(
+        db.error("INSERT INTO t (id, n) VALUES (3, 'too long')").await.code,
+        SqlState::STRING_TRUNCATION
+    );
+    assert_eq!(
+        db.copy("COPY t (id, p) FROM STDIN", b"3\t-1\n", 3).await.unwrap_err().code,
+        SqlState::CHECK_VIOLATION
+    );
     assert_eq!(db.rows("SELECT '7'::small + 1, NULL::positive").await, ["8|NULL"]);
 
     let error = told(db.error("ALTER DOMAIN positive ADD CONSTRAINT big CHECK (VALUE > 5)").await);
     assert_eq!(error.0, SqlState::CHECK_VIOLATION);
-    db.execute("ALTER DOMAIN positive DROP CONSTRAINT positive_check; INSERT INTO t (id, p) VALUES (4, -4)").await;
+    db.execute("ALTER DOMAIN positive DROP CONSTRAINT positive_check; INSERT INTO t (id, p) VALUES (4, -4)")
+        .await;
     assert_eq!(db.error("ALTER DOMAIN positive SET NOT NULL").await.code, SqlState::NOT_NULL_VIOLATION);
     assert_eq!(db.error("DROP DOMAIN positive").await.code, SqlState::DEPENDENT_OBJECTS);
     db.execute("DROP DOMAIN positive CASCADE").await;
-    assert_eq!(db.rows("SELECT column_name FROM information_schema.columns WHERE table_name = 't' ORDER BY 1").await, ["id", "n"]);
+    assert_eq!(
+        db.rows("SELECT column_name FROM information_schema.columns WHERE table_name = 't' ORDER BY 1").await,
+        ["id", "n"]
+    );
 }

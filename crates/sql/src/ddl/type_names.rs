@@ -90,14 +90,8 @@ impl DdlContext<'_> {
                 Some(oid) => {
                     let before = cursor.text(from, start);
                     out.push_str(&before);
-                    if !before.is_empty() && !before.ends_with("::") {
-                        out.push(' ');
-                    }
-                    out.push_str(&mark(oid));
+                    put_apart(&mark(oid), &before, &cursor, &mut out);
                     from = cursor.position();
-                    if matches!(cursor.peek(), Some(Token::Word(_))) || cursor.at_string() {
-                        out.push(' ');
-                    }
                 }
                 None => {
                     cursor.rewind(start);
@@ -191,6 +185,18 @@ fn mend(
         .with_detail(format!("In \"{text}\": {}", error.message)))
 }
 
+/// Appends a token in the place of another, with blanks around it where the tokens beside it may need them.
+fn put_apart(token: &str, before: &str, next: &Cursor, out: &mut String) {
+    if !before.is_empty() && !before.ends_with(['(', '[', ':']) {
+        out.push(' ');
+    }
+    out.push_str(token);
+    let close = [Token::RParen, Token::RBracket, Token::LBracket, Token::Comma, Token::DoubleColon];
+    if next.peek().is_some_and(|next| !close.contains(next)) {
+        out.push(' ');
+    }
+}
+
 /// Replaces string constants as a whole.
 fn replace_strings(text: &str, replacements: &[(&str, &str)]) -> SqlResult<String> {
     let mut cursor = Cursor::new(text)?;
@@ -203,14 +209,8 @@ fn replace_strings(text: &str, replacements: &[(&str, &str)]) -> SqlResult<Strin
             Some((_, new)) => {
                 let before = cursor.text(from, at);
                 out.push_str(&before);
-                if before.ends_with(|c: char| c.is_alphanumeric() || c == '"') {
-                    out.push(' ');
-                }
-                out.push_str(&quote_literal(new));
+                put_apart(&quote_literal(new), &before, &cursor, &mut out);
                 from = cursor.position();
-                if matches!(cursor.peek(), Some(Token::Word(_))) {
-                    out.push(' ');
-                }
             }
             None => {
                 cursor.rewind(at);
@@ -231,7 +231,7 @@ mod tests {
         let replaced = |text: &str| replace_strings(text, &[("red", "it's")]).unwrap();
         assert_eq!(replaced("c = 'red' OR c = 'redder'"), "c = 'it''s' OR c = 'redder'");
         assert_eq!(replaced("'red'::\"type#1\""), "'it''s'::\"type#1\"");
-        assert_eq!(replaced("CASE WHEN 'red' = c THEN 1 END"), "CASE WHEN 'it''s'= c THEN 1 END");
+        assert_eq!(replaced("CASE WHEN 'red' = c THEN 1 END"), "CASE WHEN 'it''s' = c THEN 1 END");
     }
 
     #[test]

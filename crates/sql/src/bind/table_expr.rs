@@ -157,7 +157,9 @@ impl Binder<'_> {
     pub(crate) fn domain_rules(&self, ty: Type) -> SqlResult<Checks> {
         let mut rules = Vec::new();
         let domains = self.context.catalog.domains(ty);
-        let called: Arc<str> = domains.first().map_or_else(String::new, |ty| quote_ident(&ty.name)).into();
+        let shown = self.context.eval.catalog.type_name(ty);
+        let called = shown.or_else(|| domains.first().map(|ty| quote_ident(&ty.name))).unwrap_or_default();
+        let called: Arc<str> = called.into();
         // Those of the inner domains come first.
         for found in domains.iter().rev() {
             let Some(domain) = found.as_domain() else { continue };

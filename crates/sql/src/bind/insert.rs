@@ -207,8 +207,10 @@ impl Binder<'_> {
             let next = context.add_subplan(SubPlan::NextVal(sequence), false, Type::INT8);
             return self.coerce_for_column(next, column.ty, &column.name);
         }
-        let Some(text) = &column.default else { return Ok(super::table_expr::null_of(column)) };
-        let (mut expr, subplans) = self.default_expr(text, column)?;
+        let Some(text) = super::table_expr::default_of(column, self.context) else {
+            return Ok(super::table_expr::null_of(column));
+        };
+        let (mut expr, subplans) = self.default_expr(&text, column)?;
         let base = context.subplans.len();
         expr.replace(&mut |part| match part {
             Expr::Column(index, ty) => match Virtual::of(*index) {

@@ -28,6 +28,7 @@ fn column(id: u32, name: &str, ty: impl Into<ColumnType>, nullable: bool) -> Col
         sequence: None,
         hidden: false,
         comment: None,
+        domain: None,
     }
 }
 

@@ -80,6 +80,9 @@ pub struct ColumnDescriptor {
     pub hidden: bool,
     /// `COMMENT ON`.
     pub comment: Option<String>,
+    /// The domain the column was given as its type. `ty` is what that is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<Oid>,
 }
 
 /// When a constraint is checked.

@@ -135,7 +135,7 @@ impl DdlContext<'_> {
                 constraint_name(table, second, "check")
             }
         };
-        let expr = bare(expr)?;
+        let expr = &self.stable_types(bare(expr)?)?;
         let view = self.working_view()?;
         let eval = view.eval(self.times);
         bind::bind_check(expr, &Arc::new(table.clone()), &view.bind_context(&eval, &[]))?;

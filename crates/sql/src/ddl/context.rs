@@ -7,6 +7,7 @@ use crate::catalog::descriptor::{
     ViewDescriptor,
 };
 use crate::catalog::store::{self, Section};
+use crate::catalog::user_type::TypeDescriptor;
 use crate::catalog::{CatalogSnapshot, Relation};
 use crate::engine::Engine;
 use crate::exec::{MemoryBudget, kv_error};
@@ -244,6 +245,21 @@ impl DdlContext<'_> {
     pub(crate) fn remove_view(&mut self, oid: Oid) -> SqlResult<()> {
         self.write(Section::View, &[u64::from(oid)], None)?;
         self.catalog.views.remove(&oid);
+        self.remove_acl(oid)?;
+        self.catalog.finish();
+        Ok(())
+    }
+
+    pub(crate) fn put_type(&mut self, ty: TypeDescriptor) -> SqlResult<()> {
+        self.write(Section::Type, &[u64::from(ty.oid)], Some(store::encode(&ty)?))?;
+        self.catalog.types.insert(ty.oid, Arc::new(ty));
+        self.catalog.finish();
+        Ok(())
+    }
+
+    pub(crate) fn remove_type(&mut self, oid: Oid) -> SqlResult<()> {
+        self.write(Section::Type, &[u64::from(oid)], None)?;
+        self.catalog.types.remove(&oid);
         self.remove_acl(oid)?;
         self.catalog.finish();
         Ok(())

@@ -4,6 +4,7 @@ use super::DdlContext;
 use super::index::included_columns;
 use super::statement::{ColumnDef, ConstraintKind, CreateTable, Like};
 use super::tokens::{Name, quote_ident, quote_literal};
+use super::type_names::mark;
 use crate::bind::Binder;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{
@@ -29,6 +30,7 @@ impl DdlContext<'_> {
             return Ok(None);
         }
         self.check_free(schema, &name.name)?;
+        self.check_row_type_free(schema, &name.name)?;
         Ok(Some(schema))
     }
 
@@ -76,11 +78,11 @@ impl DdlContext<'_> {
             let message = format!("column name \"{}\" conflicts with a system column name", column.name);
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
-        let ty = match column.serial {
-            Some(2) => Type::INT2.into(),
-            Some(4) => Type::INT4.into(),
-            Some(_) => Type::INT8.into(),
-            None => self.column_type(&column.ty)?,
+        let (ty, domain) = match column.serial {
+            Some(2) => (Type::INT2.into(), None),
+            Some(4) => (Type::INT4.into(), None),
+            Some(_) => (Type::INT8.into(), None),
+            None => self.declared_type(&column.ty)?,
         };
         let mut described = ColumnDescriptor {
             id: table.next_column,
@@ -93,6 +95,7 @@ impl DdlContext<'_> {
             sequence: None,
             hidden: false,
             comment: None,
+            domain,
         };
         if let Some(text) = &column.default {
             if column.serial.is_some() || column.identity.is_some() {
@@ -132,11 +135,13 @@ impl DdlContext<'_> {
     /// bare string.
     fn stable_default(&self, text: &str, column: &ColumnDescriptor) -> SqlResult<String> {
         use sqlparser::ast::{Expr, Value};
+        let named = self.stable_types(text)?;
+        let text = named.as_str();
         let ast = crate::parse::parse_expr(text)?;
         if let Expr::Value(value) = &ast
             && let Value::SingleQuotedString(string) = &value.value
         {
-            return Ok(format!("{}::{}", quote_literal(string), column.ty.ty));
+            return Ok(format!("{}::{}", quote_literal(string), stored_name(column.ty.ty)));
         }
         let lower = text.to_ascii_lowercase();
         let Some(start) = lower.find("nextval(") else { return Ok(text.to_string()) };
@@ -244,6 +249,17 @@ impl DdlContext<'_> {
     }
 }
 
+/// A type as stored expressions name it.
+fn stored_name(ty: Type) -> String {
+    let element = ty.element().filter(|_| ty.is_enum_array());
+    match element.unwrap_or(ty) {
+        named if named.is_enum() => {
+            format!("{}{}", mark(named.0), if element.is_some() { "[]" } else { "" })
+        }
+        _ => ty.to_string(),
+    }
+}
+
 fn is_system_column(name: &str) -> bool {
     matches!(name, "tableoid" | "xmin" | "cmin" | "xmax" | "cmax" | "ctid")
 }
@@ -263,6 +279,7 @@ pub(super) fn add_rowid(table: &mut TableDescriptor) {
         sequence: None,
         hidden: true,
         comment: None,
+        domain: None,
     });
     let primary = IndexDescriptor {
         id: PRIMARY_INDEX,
@@ -380,6 +397,7 @@ pub(super) async fn create_as(
             sequence: None,
             hidden: false,
             comment: None,
+            domain: None,
         });
         table.next_column += 1;
     }

@@ -3,6 +3,7 @@
 use super::DdlContext;
 use super::constraint::{check_ordered, column_position, key_position};
 use super::statement::{CreateIndex, IndexKey, IndexPart};
+use super::type_names::mark;
 use crate::bind;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{ColumnId, EXPRESSION, IndexDescriptor, IndexExpression, TableDescriptor};
@@ -11,6 +12,7 @@ use crate::optimize::implies::normal;
 use crate::plan::Expr;
 use crate::session::locks::mode;
 use crate::table::{bind_expression, bind_predicate, bound_index, row_expr_text};
+use sql_types::text::name_types;
 use sql_types::{SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
 
@@ -60,7 +62,7 @@ fn stored(
     if bind(written, table).is_ok_and(|again| same(&again, bound)) {
         return Ok(written.to_string());
     }
-    let spelt = row_expr_text(bound, table);
+    let spelt = name_types(&row_expr_text(bound, table), |ty| Some(mark(ty.0)));
     if bind(&spelt, table).is_ok_and(|again| same(&again, bound)) {
         return Ok(spelt);
     }

@@ -165,7 +165,9 @@ pub(crate) enum ObjectKind {
     Extension,
     Column,
     Constraint,
-    /// What cannot exist here: types, functions, triggers…, with its name.
+    Type,
+    Domain,
+    /// What cannot exist here: functions, triggers…, with its name.
     Other(&'static str),
 }
 
@@ -182,6 +184,7 @@ impl ObjectKind {
             ObjectKind::Extension => "extension",
             ObjectKind::Column => "column",
             ObjectKind::Constraint => "constraint",
+            ObjectKind::Type | ObjectKind::Domain => "type",
             ObjectKind::Other(word) => word,
         }
     }
@@ -219,6 +222,46 @@ pub(crate) enum GrantTarget {
     Nothing,
 }
 
+/// What ALTER TYPE and ALTER DOMAIN do.
+#[derive(Clone, Debug)]
+pub(crate) enum TypeAction {
+    AddValue {
+        label: String,
+        if_not_exists: bool,
+        /// Before (or after) which label.
+        beside: Option<(bool, String)>,
+    },
+    RenameValue {
+        from: String,
+        to: String,
+    },
+    Rename(String),
+    SetSchema(String),
+    Owner(String),
+    Domain(DomainAction),
+}
+
+/// What ALTER DOMAIN alone does.
+#[derive(Clone, Debug)]
+pub(crate) enum DomainAction {
+    SetDefault(Option<String>),
+    SetNotNull(bool),
+    AddCheck { name: Option<String>, expr: String, not_valid: bool },
+    DropConstraint { name: String, if_exists: bool },
+    RenameConstraint { name: String, to: String },
+    Nothing,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct CreateDomain {
+    pub name: Name,
+    pub ty: DataType,
+    pub default: Option<String>,
+    pub not_null: Option<bool>,
+    /// Name and condition of each CHECK.
+    pub checks: Vec<(Option<String>, String)>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Ddl {
     CreateTable(CreateTable),
@@ -249,6 +292,16 @@ pub(crate) enum Ddl {
         or_replace: bool,
         columns: Vec<String>,
         query: String,
+    },
+    CreateEnum {
+        name: Name,
+        labels: Vec<String>,
+    },
+    CreateDomain(CreateDomain),
+    AlterType {
+        name: Name,
+        domain: bool,
+        action: TypeAction,
     },
     CreateRole {
         name: String,
@@ -335,6 +388,10 @@ impl Ddl {
             Ddl::CreateDatabase { .. } => "CREATE DATABASE",
             Ddl::CreateSequence { .. } => "CREATE SEQUENCE",
             Ddl::CreateView { .. } => "CREATE VIEW",
+            Ddl::CreateEnum { .. } => "CREATE TYPE",
+            Ddl::CreateDomain(_) => "CREATE DOMAIN",
+            Ddl::AlterType { domain: false, .. } => "ALTER TYPE",
+            Ddl::AlterType { .. } => "ALTER DOMAIN",
             Ddl::CreateRole { .. } => "CREATE ROLE",
             Ddl::CreateExtension { .. } => "CREATE EXTENSION",
             Ddl::AlterTable { kind: ObjectKind::Index, .. } => "ALTER INDEX",
@@ -356,6 +413,8 @@ impl Ddl {
                 ObjectKind::Database => "DROP DATABASE",
                 ObjectKind::Role => "DROP ROLE",
                 ObjectKind::Extension => "DROP EXTENSION",
+                ObjectKind::Type => "DROP TYPE",
+                ObjectKind::Domain => "DROP DOMAIN",
                 _ => "DROP",
             },
             Ddl::Truncate { .. } => "TRUNCATE TABLE",

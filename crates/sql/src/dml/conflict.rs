@@ -7,7 +7,7 @@ use crate::catalog::descriptor::{IndexId, PRIMARY_INDEX};
 use crate::exec::eval::{eval, is_true};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict};
+use crate::plan::{Expr, OnConflict, RowCheck};
 use crate::table::{TableCodec, codec};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
@@ -19,7 +19,7 @@ pub(super) struct Conflict<'p> {
     codec: Arc<TableCodec>,
     arbiter: Option<IndexId>,
     update: Option<Assignments<'p>>,
-    checks: &'p [(Arc<str>, Expr)],
+    checks: &'p [RowCheck],
     scope: Scope<'p>,
     /// Keys of rows the statement wrote: none may be updated by it.
     written: HashSet<Bytes>,
@@ -42,7 +42,7 @@ impl<'p> Conflict<'p> {
     pub fn new(
         clause: &'p OnConflict,
         codec: &Arc<TableCodec>,
-        checks: &'p [(Arc<str>, Expr)],
+        checks: &'p [RowCheck],
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Self> {

@@ -10,7 +10,7 @@ use crate::exec::eval::eval;
 use crate::exec::operator::{Batch, Operator, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict, Plan, PlanKind};
+use crate::plan::{Expr, OnConflict, Plan, PlanKind, RowCheck};
 use crate::table::{TableCodec, unique_rowid};
 use async_trait::async_trait;
 use sql_types::{Datum, Row, SqlError, SqlResult};
@@ -25,7 +25,7 @@ pub(crate) struct Insert<'p> {
     source: Source<'p>,
     targets: &'p [ColumnId],
     defaults: &'p [(ColumnId, Expr)],
-    checks: &'p [(Arc<str>, Expr)],
+    checks: &'p [RowCheck],
     on_conflict: Option<&'p OnConflict>,
     returning: Option<&'p [Expr]>,
     scope: Scope<'p>,

@@ -10,7 +10,7 @@ use crate::exec::eval::eval;
 use crate::exec::operator::{Batch, Operator, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation};
-use crate::plan::{Expr, Plan, PlanKind};
+use crate::plan::{Expr, Plan, PlanKind, RowCheck};
 use crate::table::TableCodec;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -23,7 +23,7 @@ pub(crate) struct Update<'p> {
     table: &'p Arc<TableDescriptor>,
     input: &'p Plan,
     assignments: &'p [(ColumnId, Expr)],
-    checks: &'p [(Arc<str>, Expr)],
+    checks: &'p [RowCheck],
     returning: Option<&'p [Expr]>,
     scope: Scope<'p>,
     outcome: Outcome,

@@ -3,7 +3,7 @@
 use crate::analytic::EngineChoice;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::dml::deferred::Deferred;
-use crate::plan::{Expr, Plan};
+use crate::plan::{Checks, Expr, Plan};
 use crate::table::CodecCache;
 use async_trait::async_trait;
 use kv_client::Txn;
@@ -45,9 +45,6 @@ pub struct ExecContext<'a> {
     /// Which engine runs what (setting `engine`).
     pub engine: EngineChoice,
 }
-
-/// The CHECK constraints of a table: name and condition over the full row.
-pub type Checks = Arc<Vec<(Arc<str>, Expr)>>;
 
 /// What the engine asks of the catalog and of sequences; implemented by the session.
 #[async_trait]

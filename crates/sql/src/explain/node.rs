@@ -369,7 +369,7 @@ fn join_title(
 
 /// Estimated bytes of a row.
 fn width(columns: &[PlanColumn]) -> usize {
-    let one = |ty: Type| match ty.info().map_or(-1, |info| info.len) {
+    let one = |ty: Type| match ty.info().map_or(if ty.is_enum() { 8 } else { -1 }, |info| info.len) {
         len if len > 0 => len as usize,
         _ => 32,
     };

@@ -85,7 +85,8 @@ impl Session {
                 }
             })
         });
-        Ok(render(&node, &options, &summary).into_iter().map(|line| vec![Datum::text(line)]).collect())
+        let lines = render(&node, &options, &summary).into_iter();
+        Ok(lines.map(|line| vec![Datum::text(self.view.explained(line))]).collect())
     }
 
     async fn analyzed(

@@ -3,7 +3,7 @@
 use super::builtin::{default_opclass, types};
 use super::deparse::constraint_oid;
 use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, optional, text};
-use super::tables;
+use super::{tables, user_types};
 use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX, TableDescriptor, Timing};
 use crate::catalog::oids;
 use crate::table::{key_names, predicate_text};
@@ -143,24 +143,26 @@ struct Attribute<'a> {
     has_default: bool,
     identity: Option<char>,
     has_missing: bool,
+    domain: Option<Oid>,
 }
 
 fn attribute(cx: &SystemContext<'_>, a: Attribute<'_>) -> Row {
     let ty = a.ty.unwrap_or(ColumnType::plain(Type::TEXT));
     let builtin = types().iter().find(|builtin| builtin.oid == ty.ty.0);
+    let is_enum = ty.ty.is_enum();
     cx.row(vec![
         ("attrelid", oid(a.relation)),
         ("attname", text(a.name)),
-        ("atttypid", oid(ty.ty.0)),
+        ("atttypid", oid(a.domain.unwrap_or(ty.ty.0))),
         ("attstattarget", int(-1)),
-        ("attlen", int(builtin.map_or(-1, |ty| i64::from(ty.len)))),
+        ("attlen", int(builtin.map_or(if is_enum { 4 } else { -1 }, |ty| i64::from(ty.len)))),
         ("attnum", int(i64::from(a.number))),
-        ("attndims", int(i64::from(ty.ty.info().is_some_and(|info| info.name.starts_with('_'))))),
+        ("attndims", int(i64::from(ty.ty.is_plain_array()))),
         ("attcacheoff", int(-1)),
         ("atttypmod", int(i64::from(ty.typmod))),
-        ("attbyval", bool(builtin.is_some_and(|ty| ty.by_value))),
+        ("attbyval", bool(builtin.map_or(is_enum, |ty| ty.by_value))),
         ("attalign", letter(builtin.map_or('i', |ty| ty.align))),
-        ("attstorage", letter(builtin.map_or('x', |ty| ty.storage))),
+        ("attstorage", letter(builtin.map_or(if is_enum { 'p' } else { 'x' }, |ty| ty.storage))),
         ("attcompression", text("")),
         ("attnotnull", bool(a.not_null)),
         ("atthasdef", bool(a.has_default)),
@@ -198,6 +200,7 @@ fn attributes(cx: &SystemContext<'_>) -> Vec<Row> {
                     has_default: column.default.is_some() && column.identity.is_none(),
                     identity: column.identity,
                     has_missing: column.added_value.is_some(),
+                    domain: column.domain,
                 },
             ));
         }
@@ -262,6 +265,8 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
             let of_expressions = index.columns.iter().zip(&keys).filter(|((id, _), _)| *id == EXPRESSION);
             let expressions: Vec<&str> = of_expressions.map(|(_, (text, _))| text.as_str()).collect();
             let expressions = Some(expressions.join(", ")).filter(|text| !text.is_empty());
+            let expressions = expressions.map(|text| cx.view.explained(text));
+            let predicate = predicate_text(table, index).map(|text| cx.view.explained(text));
             rows.push(cx.row(vec![
                 ("indexrelid", oid(index.oid)),
                 ("indrelid", oid(table.oid)),
@@ -286,7 +291,7 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
                     int2vector(index.columns.iter().map(|(_, descending)| if *descending { 3 } else { 0 })),
                 ),
                 ("indexprs", optional(expressions.as_deref())),
-                ("indpred", optional(predicate_text(table, index).as_deref())),
+                ("indpred", optional(predicate.as_deref())),
             ]));
         }
     }
@@ -337,7 +342,7 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
             let words: Vec<&str> = lower.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
             let named = table.columns.iter().filter(|column| words.contains(&&*column.name.to_lowercase()));
             values.push(("conkey", int2_array(named.map(|column| column.id as i16))));
-            values.push(("conbin", text(&check.expr)));
+            values.push(("conbin", text(&cx.view.named_types(&check.expr))));
             rows.push(cx.row(values));
         }
         for key in &table.foreign_keys {
@@ -356,6 +361,29 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
             values.push(("conindid", oid(index.map_or(0, |index| index.oid))));
             values.push(("conkey", int2_array(key.columns.iter().map(|id| *id as i16))));
             values.push(("confkey", int2_array(key.referenced_columns.iter().map(|id| *id as i16))));
+            rows.push(cx.row(values));
+        }
+    }
+    for ty in user_types::mine(cx) {
+        for check in ty.as_domain().map(|domain| domain.checks.as_slice()).unwrap_or_default() {
+            let mut values = vec![
+                ("oid", oid(check.oid)),
+                ("conname", text(&check.name)),
+                ("connamespace", oid(ty.schema)),
+                ("contype", letter('c')),
+                ("condeferrable", bool(false)),
+                ("condeferred", bool(false)),
+                ("convalidated", bool(true)),
+                ("conrelid", oid(0)),
+                ("contypid", oid(ty.oid)),
+                ("conparentid", oid(0)),
+                ("conislocal", bool(true)),
+                ("coninhcount", int(0)),
+                ("connoinherit", bool(false)),
+                ("conindid", oid(0)),
+                ("conbin", text(&cx.view.named_types(&check.expr))),
+            ];
+            values.extend(no_reference());
             rows.push(cx.row(values));
         }
     }

@@ -11,7 +11,8 @@ use crate::explain::{Names, expr_text};
 use crate::optimize::fold::fold_expr;
 use crate::plan::{Expr, PlanColumn};
 use sql_types::context::EvalContext;
-use sql_types::{Oid, SqlResult, Type};
+use sql_types::types::TYPE_MARK;
+use sql_types::{ColumnType, Oid, SqlResult, Type};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The expressions of one index, over the full row of its table.
@@ -46,12 +47,18 @@ impl std::fmt::Debug for BoundIndexes {
     }
 }
 
-/// A catalog in which there is nothing.
+/// A catalog in which there is nothing but enum types as stored expressions name them, by OID. Their values are read
+/// and shown by rank, which changes of labels leave alone.
 struct NoCatalog;
 
 impl CatalogLookup for NoCatalog {
     fn relation(&self, _: Option<&str>, _: &str, _: &[String]) -> SqlResult<Option<RelationRef>> {
         Ok(None)
+    }
+
+    fn type_by_name(&self, _: Option<&str>, name: &str, _: &[String]) -> Option<ColumnType> {
+        let ty = Type(name.strip_prefix(TYPE_MARK)?.parse().ok()?);
+        (ty.is_enum() || ty.is_enum_array()).then(|| ty.into())
     }
 
     fn schema_exists(&self, _: &str) -> bool {

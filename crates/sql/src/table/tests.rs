@@ -21,6 +21,7 @@ fn column(id: ColumnId, name: &str, ty: Type) -> ColumnDescriptor {
         sequence: None,
         hidden: false,
         comment: None,
+        domain: None,
     }
 }
 

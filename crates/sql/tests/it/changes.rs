@@ -231,7 +231,7 @@ async fn not_null_and_check_are_refused() {
     else {
         panic!("not an insert")
     };
-    let positive: (Arc<str>, Expr) = ("t_b_check".into(), less(number(6), column(1)));
+    let positive = RowCheck { name: "t_b_check".into(), expr: less(number(6), column(1)), domain: None };
     let checks = Arc::new(vec![positive]);
     let checked = PlanKind::Insert { table, input, targets, defaults, on_conflict, returning, checks };
     let error = runner.error(plan(checked, 0)).await;

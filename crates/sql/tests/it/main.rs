@@ -13,3 +13,4 @@ mod schema;
 mod sessions;
 mod statements;
 mod support;
+mod user_types;

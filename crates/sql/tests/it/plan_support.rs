@@ -184,6 +184,7 @@ pub fn table_column(id: ColumnId, name: &str, nullable: bool) -> ColumnDescripto
         sequence: None,
         hidden: false,
         comment: None,
+        domain: None,
     }
 }
 
@@ -256,7 +257,7 @@ impl ExecHost for Tables {
     fn schema_name(&self, _: Oid) -> Option<String> {
         Some("public".to_string())
     }
-    fn checks(&self, _: &Arc<TableDescriptor>) -> SqlResult<Arc<Vec<(Arc<str>, Expr)>>> {
+    fn checks(&self, _: &Arc<TableDescriptor>) -> SqlResult<sql::plan::Checks> {
         Ok(Arc::default())
     }
     fn column_default(&self, _: &Arc<TableDescriptor>, _: u32) -> SqlResult<Expr> {

@@ -366,3 +366,32 @@ async fn domains_are_enforced() {
         ["id", "n"]
     );
 }
+
+#[tokio::test]
+async fn conditions_of_indexes_follow_renamed_labels() {
+    let mut db = colors().await;
+    db.execute(
+        "CREATE TABLE u (id int, c color); CREATE UNIQUE INDEX p ON u (id) WHERE c = 'red';
+         CREATE INDEX q ON u ((CASE WHEN id > 1 THEN 'blue'::color END));
+         INSERT INTO u VALUES (1, 'red'), (1, 'green'), (2, 'green')",
+    )
+    .await;
+    let shown = "SELECT indexdef FROM pg_indexes WHERE indexname = 'p'";
+    let expected = "CREATE UNIQUE INDEX p ON public.u USING btree (id) WHERE (c = 'red'::color)";
+    assert_eq!(db.rows(shown).await, [expected]);
+    assert_eq!(db.error("INSERT INTO u VALUES (1, 'red')").await.code, SqlState::UNIQUE_VIOLATION);
+    db.execute("ALTER TYPE color RENAME VALUE 'red' TO 'crimson'; ALTER TYPE color RENAME TO hue").await;
+    db.execute("ALTER TYPE hue ADD VALUE 'black' BEFORE 'crimson'").await;
+    let expected = "CREATE UNIQUE INDEX p ON public.u USING btree (id) WHERE (c = 'crimson'::hue)";
+    assert_eq!(db.rows(shown).await, [expected]);
+    assert_eq!(db.error("INSERT INTO u VALUES (1, 'crimson')").await.code, SqlState::UNIQUE_VIOLATION);
+    let text = "INSERT INTO u VALUES (1, 'crimson') ON CONFLICT (id) WHERE c = 'crimson' DO NOTHING";
+    assert_eq!(db.execute(text).await.tag, "INSERT 0 0");
+    assert_eq!(db.execute("INSERT INTO u VALUES (1, 'black')").await.tag, "INSERT 0 1");
+    // Labels can be renamed, so what they are as text is not immutable.
+    let error = db.error("CREATE INDEX ON u ((c::text))").await;
+    assert_eq!(error.code, SqlState::INVALID_OBJECT_DEFINITION);
+    assert_eq!(db.error("DROP TYPE hue").await.code, SqlState::DEPENDENT_OBJECTS);
+    db.execute("DROP TYPE hue CASCADE").await;
+    assert_eq!(db.rows("SELECT indexname FROM pg_indexes WHERE tablename = 'u'").await, [""; 0]);
+}

@@ -33,7 +33,7 @@ fn utf8(bytes: &[u8]) -> SqlResult<&str> {
 }
 
 /// Reads a value of a type from its binary form.
-pub fn decode(ty: Type, bytes: &[u8]) -> SqlResult<Datum> {
+pub fn decode(ty: Type, bytes: &[u8], context: &TextContext<'_>) -> SqlResult<Datum> {
     Ok(match ty {
         Type::BOOL => Datum::Bool(exact::<1>(ty, bytes)?[0] != 0),
         Type::INT2 => Datum::Int2(i16::from_be_bytes(exact(ty, bytes)?)),
@@ -86,7 +86,8 @@ pub fn decode(ty: Type, bytes: &[u8]) -> SqlResult<Datum> {
         Type::INET => Datum::text(decode_inet(bytes).ok_or_else(|| malformed(ty))?),
         Type::VOID => Datum::text(""),
         reg if reg.is_reg() => Datum::Oid(u32::from_be_bytes(exact(ty, bytes)?)),
-        other if other.element().is_some() => decode_array(other, bytes)?,
+        other if other.element().is_some() => decode_array(other, bytes, context)?,
+        other if other.is_enum() => Datum::Enum(text::parse_enum(other, utf8(bytes)?, context)?),
         other if other.info().is_none() => Datum::text(utf8(bytes)?),
         other => {
             return Err(SqlError::new(
@@ -102,7 +103,7 @@ fn decode_timestamp(ty: Type, bytes: &[u8]) -> SqlResult<i64> {
     if datetime::is_infinite_timestamp(micros) { Ok(micros) } else { datetime::check_timestamp(micros) }
 }
 
-fn decode_array(ty: Type, mut bytes: &[u8]) -> SqlResult<Datum> {
+fn decode_array(ty: Type, mut bytes: &[u8], context: &TextContext<'_>) -> SqlResult<Datum> {
     let bad = || malformed(ty);
     let element = ty.element().ok_or_else(bad)?;
     if bytes.len() < 12 {
@@ -163,7 +164,7 @@ fn decode_array(ty: Type, mut bytes: &[u8]) -> SqlResult<Datum> {
             continue;
         }
         let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len()).ok_or_else(bad)?;
-        values.push(decode(element, &bytes[..length])?);
+        values.push(decode(element, &bytes[..length], context)?);
         bytes.advance(length);
     }
     if !bytes.is_empty() {
@@ -206,7 +207,7 @@ fn encode_inet(text: &str, out: &mut BytesMut) -> Option<()> {
 }
 
 /// Appends the binary form of a value that is not NULL.
-pub fn encode(value: &Datum, ty: Type, out: &mut BytesMut) -> SqlResult<()> {
+pub fn encode(value: &Datum, ty: Type, context: &TextContext<'_>, out: &mut BytesMut) -> SqlResult<()> {
     match value {
         Datum::Null => {}
         Datum::Bool(value) => out.put_u8(u8::from(*value)),
@@ -238,6 +239,7 @@ pub fn encode(value: &Datum, ty: Type, out: &mut BytesMut) -> SqlResult<()> {
             out.put_slice(text.as_bytes());
         }
         Datum::Oid(value) => out.put_u32(*value),
+        Datum::Enum(_) => out.put_slice(text::to_string(value, ty, context).as_bytes()),
         Datum::Array(array) => {
             out.put_i32(array.dimensions.len() as i32);
             out.put_i32(i32::from(array.values.iter().any(Datum::is_null)));
@@ -247,7 +249,7 @@ pub fn encode(value: &Datum, ty: Type, out: &mut BytesMut) -> SqlResult<()> {
                 out.put_i32(*low);
             }
             for value in &array.values {
-                encode_field(value, array.element, out)?;
+                encode_field(value, array.element, context, out)?;
             }
         }
         Datum::Record(record) => {
@@ -255,7 +257,7 @@ pub fn encode(value: &Datum, ty: Type, out: &mut BytesMut) -> SqlResult<()> {
             for (index, value) in record.values.iter().enumerate() {
                 let ty = record.field_type(index);
                 out.put_u32(ty.0);
-                encode_field(value, ty, out)?;
+                encode_field(value, ty, context, out)?;
             }
         }
     }
@@ -263,14 +265,14 @@ pub fn encode(value: &Datum, ty: Type, out: &mut BytesMut) -> SqlResult<()> {
 }
 
 /// A value after its length; -1 for NULL.
-fn encode_field(value: &Datum, ty: Type, out: &mut BytesMut) -> SqlResult<()> {
+fn encode_field(value: &Datum, ty: Type, context: &TextContext<'_>, out: &mut BytesMut) -> SqlResult<()> {
     if value.is_null() {
         out.put_i32(-1);
         return Ok(());
     }
     let start = out.len();
     out.put_i32(0);
-    encode(value, ty, out)?;
+    encode(value, ty, context, out)?;
     let length = (out.len() - start - 4) as i32;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     Ok(())
@@ -286,7 +288,7 @@ mod tests {
     fn golden_bytes() {
         let encoded = |value: &Datum, ty| {
             let mut out = BytesMut::new();
-            encode(value, ty, &mut out).unwrap();
+            encode(value, ty, &TextContext::plain(), &mut out).unwrap();
             out.to_vec()
         };
         let array = Datum::array(Type::INT4, vec![Datum::Int4(1), Datum::Null]);
@@ -305,9 +307,9 @@ mod tests {
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             for info in BUILT_IN.iter().filter(|info| info.ty.0 != 0) {
-                if let Ok(value) = decode(info.ty, &bytes) {
+                if let Ok(value) = decode(info.ty, &bytes, &TextContext::plain()) {
                     let mut out = BytesMut::new();
-                    encode(&value, info.ty, &mut out).unwrap();
+                    encode(&value, info.ty, &TextContext::plain(), &mut out).unwrap();
                 }
             }
         }
@@ -317,8 +319,8 @@ mod tests {
             let values = values.into_iter().map(|v| v.map_or(Datum::Null, Datum::Int8)).collect();
             let array = Datum::array(Type::INT8, values);
             let mut out = BytesMut::new();
-            encode(&array, Type::INT8_ARRAY, &mut out).unwrap();
-            prop_assert!(crate::compare::equal(&array, &decode(Type::INT8_ARRAY, &out).unwrap()));
+            encode(&array, Type::INT8_ARRAY, &TextContext::plain(), &mut out).unwrap();
+            prop_assert!(crate::compare::equal(&array, &decode(Type::INT8_ARRAY, &out, &TextContext::plain()).unwrap()));
         }
     }
 }

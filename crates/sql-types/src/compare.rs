@@ -37,6 +37,7 @@ pub fn compare(left: &Datum, right: &Datum) -> Ordering {
         (Datum::Json(left), Datum::Json(right)) => left.cmp(right),
         (Datum::Jsonb(left), Datum::Jsonb(right)) => json::compare(left, right),
         (Datum::Oid(left), Datum::Oid(right)) => left.cmp(right),
+        (Datum::Enum(left), Datum::Enum(right)) => left.rank.cmp(&right.rank),
         (Datum::Array(left), Datum::Array(right)) => compare_arrays(left, right),
         (Datum::Record(left), Datum::Record(right)) => {
             compare_lists(left, right).then_with(|| left.values.len().cmp(&right.values.len()))
@@ -109,6 +110,7 @@ fn kind(value: &Datum) -> u8 {
         Datum::Jsonb(_) => 12,
         Datum::Array(_) => 13,
         Datum::Record(_) => 14,
+        Datum::Enum(_) => 15,
     }
 }
 
@@ -135,6 +137,7 @@ pub fn hash(value: &Datum, state: &mut impl Hasher) {
         Datum::Int4(value) => state.write_i64(i64::from(*value)),
         Datum::Int8(value) => state.write_i64(*value),
         Datum::Oid(value) => state.write_i64(i64::from(*value)),
+        Datum::Enum(value) => state.write_i64(value.rank),
         Datum::Float4(value) => state.write_u64(float(f64::from(*value))),
         Datum::Float8(value) => state.write_u64(float(*value)),
         Datum::Numeric(value) => value.hash(state),

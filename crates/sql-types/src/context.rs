@@ -1,7 +1,7 @@
 //! What evaluation needs from outside of the values: the session's settings, its clock, the catalog.
 
 use crate::datetime::TimeZone;
-use crate::datum::{Datum, Row};
+use crate::datum::{Datum, EnumValue, Row};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::{Oid, Type};
 use std::ops::Deref;
@@ -73,7 +73,7 @@ pub struct TextContext<'a> {
     pub bytea_output: ByteaOutput,
     /// Start of the transaction in microseconds since 2000-01-01 UTC: `now`, `today`.
     pub transaction_micros: i64,
-    /// The catalog, for the reg* types.
+    /// The catalog, for the reg* types and enum types.
     pub catalog: &'a dyn CatalogFunctions,
 }
 
@@ -210,6 +210,22 @@ pub trait CatalogFunctions: Send + Sync {
     /// The name of a user-defined type, as `format_type` prints it.
     fn type_name(&self, _ty: Type) -> Option<String> {
         None
+    }
+
+    /// Appends the label of a value of an enum type. A catalog that does not know it appends the rank.
+    fn enum_label(&self, value: EnumValue, out: &mut String) {
+        out.push_str(&value.rank.to_string());
+    }
+
+    /// The value that a label of an enum type stands for; `None` if there is none. A catalog that does not
+    /// know labels takes ranks, as [`CatalogFunctions::enum_label`] shows them.
+    fn enum_value(&self, ty: Type, label: &str) -> Option<EnumValue> {
+        Some(EnumValue { ty, rank: label.parse().ok()? })
+    }
+
+    /// All values of an enum type, in order.
+    fn enum_values(&self, _ty: Type) -> Vec<EnumValue> {
+        Vec::new()
     }
 
     /// The value of a setting, `None` if there is no such setting.

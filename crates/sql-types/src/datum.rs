@@ -50,10 +50,22 @@ pub enum Datum {
     Jsonb(Arc<serde_json::Value>),
     /// oid, xid and the reg* types
     Oid(u32),
+    /// a value of an enum type
+    Enum(EnumValue),
     /// an array
     Array(Arc<ArrayValue>),
     /// a composite value
     Record(Arc<RecordValue>),
+}
+
+/// A value of an enum type. Its label stands in the catalog; values of one type compare by rank, which no change
+/// of the type ever changes, so that stored rows and keys stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EnumValue {
+    /// The type.
+    pub ty: Type,
+    /// Where the label stands in the type's order.
+    pub rank: i64,
 }
 
 /// A composite value. `fields` names and types the values where the binder knows them (a row of a

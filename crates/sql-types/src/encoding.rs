@@ -16,7 +16,7 @@
 //! made of values is the table's business (crate `sql`).
 
 use crate::datetime::interval_compare_key;
-use crate::datum::{ArrayValue, Datum, Interval, RecordField, RecordValue};
+use crate::datum::{ArrayValue, Datum, EnumValue, Interval, RecordField, RecordValue};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::json;
 use crate::numeric::Numeric;
@@ -71,6 +71,7 @@ fn encode_key_ascending(value: &Datum, out: &mut BytesMut) -> SqlResult<()> {
         Datum::Int4(value) => primitive::encode_i64(i64::from(*value), out),
         Datum::Int8(value) => primitive::encode_i64(*value, out),
         Datum::Oid(value) => primitive::encode_i64(i64::from(*value), out),
+        Datum::Enum(value) => primitive::encode_i64(value.rank, out),
         Datum::Date(value) => primitive::encode_i64(i64::from(*value), out),
         Datum::Time(value) | Datum::Timestamp(value) | Datum::Timestamptz(value) => {
             primitive::encode_i64(*value, out);
@@ -192,6 +193,7 @@ fn decode_key_ascending(ty: Type, input: &mut &[u8]) -> Option<Datum> {
             })
         }
         reg if reg.is_reg() => Datum::Oid(primitive::decode_i64(input)?.try_into().ok()?),
+        ty if ty.is_enum() => Datum::Enum(EnumValue { ty, rank: primitive::decode_i64(input)? }),
         array if array.element().is_some() => decode_key_array(array.element()?, input)?,
         _ => Datum::text(String::from_utf8(primitive::decode_bytes(input)?).ok()?),
     })
@@ -313,6 +315,7 @@ pub fn encode_value(value: &Datum, out: &mut BytesMut) -> SqlResult<()> {
         Datum::Int4(value) => put_integer(i64::from(*value), out),
         Datum::Int8(value) => put_integer(*value, out),
         Datum::Oid(value) => put_integer(i64::from(*value), out),
+        Datum::Enum(value) => put_integer(value.rank, out),
         Datum::Date(value) => put_integer(i64::from(*value), out),
         Datum::Time(value) | Datum::Timestamp(value) | Datum::Timestamptz(value) => put_integer(*value, out),
         Datum::Float4(value) => {
@@ -442,6 +445,7 @@ fn decode_payload(ty: Type, tag: u8, payload: &[u8], depth: usize) -> Option<Dat
                 Type::TIME => Datum::Time(value),
                 Type::TIMESTAMP => Datum::Timestamp(value),
                 Type::TIMESTAMPTZ => Datum::Timestamptz(value),
+                ty if ty.is_enum() => Datum::Enum(EnumValue { ty, rank: value }),
                 _ => Datum::Oid(value.try_into().ok()?),
             }
         }

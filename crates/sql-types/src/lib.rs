@@ -35,7 +35,9 @@
 //! # Missing
 //!
 //! `time with time zone`, money, bit strings, geometry, network functions beyond input, output and
-//! order of inet, ranges, text search, XML, jsonpath, enums and domains (their values pass as text).
+//! order of inet, ranges, text search, XML, jsonpath. Of a user's types there are enums, whose labels only the
+//! catalog knows ([`context::CatalogFunctions`]), and domains, which are the business of crate `sql`: here
+//! their values have the type the domain is over.
 
 pub mod array;
 pub mod binary;
@@ -52,6 +54,6 @@ pub mod numeric;
 pub mod text;
 pub mod types;
 
-pub use datum::{ArrayValue, Datum, Interval, RecordField, RecordValue, Row};
+pub use datum::{ArrayValue, Datum, EnumValue, Interval, RecordField, RecordValue, Row};
 pub use error::{SqlError, SqlResult, SqlState};
 pub use types::{ColumnType, Oid, Type};

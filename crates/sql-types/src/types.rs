@@ -5,7 +5,8 @@ use std::fmt;
 /// An object identifier.
 pub type Oid = u32;
 
-/// A PostgreSQL type, named by its OID. Built-in types keep PostgreSQL's fixed OIDs.
+/// A PostgreSQL type, named by its OID. Built-in types keep PostgreSQL's fixed OIDs. Those of a user's types
+/// say what kind of type it is, so that nothing has to be looked up for that: see [`Type::user_enum`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Type(pub Oid);
 
@@ -115,7 +116,48 @@ static BY_OID: [u8; 5100] = {
     table
 };
 
+/// Bits of a user's type that tell its kind; the others are a number of its own.
+mod kind {
+    pub const BITS: u32 = 0xf000_0000;
+    pub const ENUM: u32 = 0x4000_0000;
+    pub const ENUM_ARRAY: u32 = 0x5000_0000;
+    pub const DOMAIN: u32 = 0x6000_0000;
+}
+
+/// What stands before the OID of a user's type where its name is not known: see [`Type`]'s `Display`.
+pub const TYPE_MARK: &str = "type#";
+
 impl Type {
+    /// The enum type with a number of its own; `None` if the number is too large (2^28 or more).
+    pub fn user_enum(number: Oid) -> Option<Type> {
+        (number & kind::BITS == 0).then_some(Type(kind::ENUM | number))
+    }
+
+    /// The domain with a number of its own; `None` if the number is too large (2^28 or more).
+    pub fn user_domain(number: Oid) -> Option<Type> {
+        (number & kind::BITS == 0).then_some(Type(kind::DOMAIN | number))
+    }
+
+    /// Whether it is an enum type.
+    pub fn is_enum(self) -> bool {
+        self.0 & kind::BITS == kind::ENUM
+    }
+
+    /// Whether it is an array of an enum type.
+    pub fn is_enum_array(self) -> bool {
+        self.0 & kind::BITS == kind::ENUM_ARRAY
+    }
+
+    /// Whether it is a domain. Values have the type the domain is over: expressions never have this type.
+    pub fn is_domain(self) -> bool {
+        self.0 & kind::BITS == kind::DOMAIN
+    }
+
+    /// Whether it is an array that is written with `[]`, which the vectors of the catalogs are not.
+    pub fn is_plain_array(self) -> bool {
+        self.is_enum_array() || self.info().is_some_and(|info| info.name.starts_with('_'))
+    }
+
     /// What is known of a built-in type; `None` for an OID that is not built in.
     pub fn info(self) -> Option<&'static TypeInfo> {
         let slot = *BY_OID.get(self.0 as usize)?;
@@ -127,12 +169,16 @@ impl Type {
         match self {
             Type::INT2VECTOR => Some(Type::INT2),
             Type::OIDVECTOR => Some(Type::OID),
+            array if array.is_enum_array() => Some(Type(array.0 ^ kind::ENUM ^ kind::ENUM_ARRAY)),
             _ => self.info().map(|info| info.element).filter(|element| element.0 != 0),
         }
     }
 
     /// The array type over this one.
     pub fn array(self) -> Option<Type> {
+        if self.is_enum() {
+            return Some(Type(self.0 ^ kind::ENUM ^ kind::ENUM_ARRAY));
+        }
         self.info().map(|info| info.array).filter(|array| array.0 != 0)
     }
 
@@ -146,9 +192,13 @@ impl Type {
         matches!(self, Type::INT2 | Type::INT4 | Type::INT8 | Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC)
     }
 
-    /// `pg_type.typcategory`; user-defined types count as `U`.
+    /// `pg_type.typcategory`; `U` for a type that is not known.
     pub fn category(self) -> char {
-        self.info().map_or('U', |info| info.category)
+        match self.0 & kind::BITS {
+            kind::ENUM => 'E',
+            kind::ENUM_ARRAY => 'A',
+            _ => self.info().map_or('U', |info| info.category),
+        }
     }
 
     /// Whether it is the preferred type of its category.
@@ -205,11 +255,14 @@ impl Type {
     }
 }
 
+/// The SQL name. Names of a user's types stand in the catalog: here they show as [`TYPE_MARK`] and the OID, for
+/// which [`crate::text::name_types`] puts the name.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.info() {
-            Some(info) => f.write_str(info.sql_name),
-            None => write!(f, "type {}", self.0),
+        match (self.info(), self.element()) {
+            (Some(info), _) => f.write_str(info.sql_name),
+            (None, Some(element)) => write!(f, "{TYPE_MARK}{}[]", element.0),
+            (None, None) => write!(f, "{TYPE_MARK}{}", self.0),
         }
     }
 }
@@ -240,5 +293,25 @@ impl ColumnType {
 impl From<Type> for ColumnType {
     fn from(ty: Type) -> Self {
         ColumnType::plain(ty)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_type_tells_its_kind() {
+        let color = Type::user_enum(16400).unwrap();
+        let array = color.array().unwrap();
+        assert!(color.is_enum() && !color.is_domain() && color.category() == 'E');
+        assert!(array.is_enum_array() && array.category() == 'A' && array.is_plain_array());
+        assert_eq!(array.element(), Some(color));
+        assert_eq!((array.array(), color.element()), (None, None));
+        assert!(Type::user_domain(16400).unwrap().is_domain());
+        assert_eq!(Type::user_enum(1 << 28), None);
+        for info in BUILT_IN {
+            assert!(!info.ty.is_enum() && !info.ty.is_enum_array() && !info.ty.is_domain());
+        }
     }
 }

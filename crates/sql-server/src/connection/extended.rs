@@ -227,7 +227,7 @@ fn decode_param(
     settings: &sql::session::TextSettings,
 ) -> SqlResult<Datum> {
     if as_binary {
-        binary::decode(ty, value)
+        binary::decode(ty, value, &settings.context())
     } else {
         text::parse(ColumnType::plain(ty), utf8(value)?, &settings.context())
     }

@@ -15,7 +15,7 @@ pub fn describe(out: &mut BytesMut, columns: &[PlanColumn], formats: &[i16]) {
         table_oid: column.table_oid,
         attnum: column.attnum,
         type_oid: column.ty.ty.0,
-        type_len: column.ty.ty.info().map_or(-1, |info| info.len),
+        type_len: column.ty.ty.info().map_or(if column.ty.ty.is_enum() { 4 } else { -1 }, |info| info.len),
         typmod: column.ty.typmod,
         format: format_of(formats, index),
     });
@@ -69,7 +69,7 @@ impl<'a, W> WireSink<'a, W> {
             let field = out.len();
             out.put_i32(0);
             if *as_binary {
-                binary::encode(datum, *ty, out)?;
+                binary::encode(datum, *ty, &self.text.context(), out)?;
             } else if let Datum::Text(value) = datum {
                 out.put_slice(value.as_bytes());
             } else {

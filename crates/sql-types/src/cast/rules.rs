@@ -145,7 +145,8 @@ pub fn select_common_type(types: &[Type], context: &str) -> SqlResult<Type> {
     common_type(types).ok_or_else(|| {
         let mut known = types.iter().filter(|ty| **ty != Type::UNKNOWN);
         let first = known.next().copied().unwrap_or(Type::TEXT);
-        let other = known.find(|ty| ty.category() != first.category()).copied().unwrap_or(first);
+        let apart = known.clone().find(|ty| ty.category() != first.category());
+        let other = apart.or_else(|| known.find(|ty| **ty != first)).copied().unwrap_or(first);
         SqlError::new(
             SqlState::DATATYPE_MISMATCH,
             format!("{context} types {first} and {other} cannot be matched"),

@@ -21,6 +21,7 @@ mod arrays;
 mod casts;
 mod catalog_functions;
 mod digests;
+mod enums;
 mod json_path;
 mod jsons;
 mod math;

@@ -265,7 +265,7 @@ fn accepts(target: Type, actual: Type) -> bool {
             actual == Type::UNKNOWN || actual.element().is_some() || actual == target
         }
         Type::ANYNONARRAY | Type::ANYCOMPATIBLENONARRAY => actual.element().is_none(),
-        Type::ANYENUM => actual.info().is_none(),
+        Type::ANYENUM => actual.is_enum() || actual == Type::UNKNOWN,
         Type::ANY | Type::ANYELEMENT | Type::ANYCOMPATIBLE => true,
         _ => can_coerce(actual, target),
     }
@@ -356,6 +356,13 @@ impl Bindings {
                 Type::ANYCOMPATIBLEARRAY => compatible.push(element_of(*actual)?),
                 _ => {}
             }
+        }
+        // An enum type cannot be made up for a literal.
+        if declared.contains(&Type::ANYENUM) && bindings.exact.is_none() {
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                "could not determine polymorphic type anyenum because input has type unknown",
+            ));
         }
         if has_compatible {
             let common =

@@ -7,6 +7,7 @@ pub(super) static TABLES: &[&[Function]] = &[
     super::catalog_functions::CATALOG_FUNCTIONS,
     super::casts::TABLE,
     super::digests::TABLE,
+    super::enums::TABLE,
     super::jsons::TABLE,
     super::math::TABLE,
     super::number_format::TABLE,

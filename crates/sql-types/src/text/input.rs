@@ -3,7 +3,7 @@
 use super::{invalid_syntax, names};
 use crate::cast::apply_typmod;
 use crate::context::TextContext;
-use crate::datum::{ArrayValue, Datum};
+use crate::datum::{ArrayValue, Datum, EnumValue};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::numeric::Numeric;
 use crate::types::{ColumnType, Type};
@@ -61,6 +61,7 @@ pub fn parse(ty: ColumnType, text: &str, context: &TextContext<'_>) -> SqlResult
             Some(element) => {
                 Datum::Array(Arc::new(array::parse(ColumnType { ty: element, typmod }, text, context)?))
             }
+            None if other.is_enum() => Datum::Enum(parse_enum(other, text, context)?),
             None if other.info().is_none() => Datum::text(text),
             None if matches!(other, Type::TID | Type::PG_LSN | Type::ACLITEM) => Datum::text(text),
             None => {
@@ -70,6 +71,14 @@ pub fn parse(ty: ColumnType, text: &str, context: &TextContext<'_>) -> SqlResult
                 ));
             }
         },
+    })
+}
+
+/// Reads a label of an enum type.
+pub(crate) fn parse_enum(ty: Type, text: &str, context: &TextContext<'_>) -> SqlResult<EnumValue> {
+    context.catalog.enum_value(ty, text).ok_or_else(|| {
+        let name = context.catalog.type_name(ty).unwrap_or_else(|| ty.to_string());
+        SqlError::new(SqlState::INVALID_TEXT, format!("invalid input value for enum {name}: \"{text}\""))
     })
 }
 

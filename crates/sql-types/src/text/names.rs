@@ -3,7 +3,7 @@
 use super::input::parse_oid;
 use crate::context::{RegKind, TextContext};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::types::{BUILT_IN, Oid, Type};
+use crate::types::{BUILT_IN, Oid, TYPE_MARK, Type};
 
 /// Reads a reg* value: a number, `-` for none, or a name that the catalog knows.
 pub(super) fn parse(ty: Type, text: &str, context: &TextContext<'_>) -> SqlResult<Oid> {
@@ -59,6 +59,24 @@ pub(super) fn format(ty: Type, oid: Oid, context: &TextContext<'_>, out: &mut St
         Some(name) => out.push_str(&name),
         None => out.push_str(&oid.to_string()),
     }
+}
+
+/// Puts the names of a user's types in the place of the marks by which [`Type`]'s `Display` shows them.
+pub fn name_types(text: &str, name: impl Fn(Type) -> Option<String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(TYPE_MARK) {
+        let after = &rest[at + TYPE_MARK.len()..];
+        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        out.push_str(&rest[..at]);
+        match after[..end].parse().ok().and_then(|oid| name(Type(oid))) {
+            Some(name) => out.push_str(&name),
+            None => out.push_str(&rest[at..at + TYPE_MARK.len() + end]),
+        }
+        rest = &after[end..];
+    }
+    out.push_str(rest);
+    out
 }
 
 /// A built-in type by any of its names, as `to_regtype` reads them: with `pg_catalog.`, with a

@@ -36,6 +36,7 @@ pub fn format(value: &Datum, ty: Type, context: &TextContext<'_>, out: &mut Stri
         Datum::Jsonb(value) => json::format(value, out),
         Datum::Oid(value) if ty.is_reg() => names::format(ty, *value, context, out),
         Datum::Oid(value) => out.push_str(integer.format(*value)),
+        Datum::Enum(value) => context.catalog.enum_label(*value, out),
         Datum::Array(value) if matches!(ty, Type::INT2VECTOR | Type::OIDVECTOR) => {
             for (index, element) in value.values.iter().enumerate() {
                 if index > 0 {
@@ -236,6 +237,7 @@ impl Datum {
             Datum::Json(_) => Type::JSON,
             Datum::Jsonb(_) => Type::JSONB,
             Datum::Oid(_) => Type::OID,
+            Datum::Enum(value) => value.ty,
             Datum::Array(array) => array.element.array().unwrap_or(Type::TEXT_ARRAY),
             Datum::Record(_) => Type::RECORD,
         }

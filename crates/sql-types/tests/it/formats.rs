@@ -22,10 +22,10 @@ fn binary_forms_are_those_of_postgresql() {
         let ty = ty.expect("a type");
         let value = text::parse(ColumnType::plain(ty), input, &context)?;
         let mut out = BytesMut::new();
-        binary::encode(&value, ty, &mut out)?;
+        binary::encode(&value, ty, &context, &mut out)?;
         let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
         // And back again.
-        let again = binary::decode(ty, &out)?;
+        let again = binary::decode(ty, &out, &context)?;
         assert_eq!(
             text::to_string(&again, ty, &context),
             text::to_string(&value, ty, &context),

@@ -76,6 +76,8 @@ pub(crate) enum Clause {
     OnConflict,
     Default,
     Check,
+    IndexExpression,
+    IndexPredicate,
 }
 
 impl Clause {
@@ -97,6 +99,8 @@ impl Clause {
             Clause::OnConflict => "ON CONFLICT",
             Clause::Default => "DEFAULT expressions",
             Clause::Check => "check constraints",
+            Clause::IndexExpression => "index expressions",
+            Clause::IndexPredicate => "index predicates",
         }
     }
 
@@ -113,7 +117,7 @@ impl Clause {
     }
 
     pub(crate) fn allows_subqueries(self) -> bool {
-        !matches!(self, Clause::Default | Clause::Check)
+        !matches!(self, Clause::Default | Clause::Check | Clause::IndexExpression | Clause::IndexPredicate)
     }
 }
 

@@ -448,8 +448,7 @@ impl Binder<'_> {
             return Ok(Expr::Array(bound, Type::UNKNOWN));
         }
         let (bound, common) = self.unify(bound, "ARRAY")?;
-        let nested =
-            common.element().is_some() && common.info().is_some_and(|info| info.name.starts_with('_'));
+        let nested = common.is_plain_array();
         let ty = if nested { Some(common) } else { common.array() };
         match ty {
             Some(ty) => Ok(Expr::Array(bound, ty)),

@@ -11,8 +11,14 @@ use super::scope::{Relation, Scope, ScopeColumn};
 use super::select::OutputItem;
 use super::values::{BoundRow, values_plan};
 use super::{Binder, Env};
-use crate::catalog::descriptor::{ColumnDescriptor, ColumnId, IndexId, TableDescriptor};
+use crate::catalog::descriptor::{
+    ColumnDescriptor, ColumnId, EXPRESSION, IndexDescriptor, IndexId, TableDescriptor,
+};
+use crate::optimize::fold::fold_expr;
+use crate::optimize::implies::{implied, normal};
+use crate::parse::{INFERENCE, INFERENCE_PART, INFERENCE_WHERE};
 use crate::plan::{Expr, OnConflict, Plan, PlanColumn, PlanKind, SubPlan};
+use crate::table::bound_index;
 use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, ObjectName, OnConflictAction, OnInsert, SetExpr,
@@ -201,8 +207,10 @@ impl Binder<'_> {
             let next = context.add_subplan(SubPlan::NextVal(sequence), false, Type::INT8);
             return self.coerce_for_column(next, column.ty, &column.name);
         }
-        let Some(text) = &column.default else { return Ok(super::table_expr::null_of(column)) };
-        let (mut expr, subplans) = self.default_expr(text, column)?;
+        let Some(text) = super::table_expr::default_of(column, self.context) else {
+            return Ok(super::table_expr::null_of(column));
+        };
+        let (mut expr, subplans) = self.default_expr(&text, column)?;
         let base = context.subplans.len();
         expr.replace(&mut |part| match part {
             Expr::Column(index, ty) => match Virtual::of(*index) {
@@ -313,9 +321,15 @@ impl Binder<'_> {
         alias: Option<&str>,
     ) -> SqlResult<OnConflict> {
         let arbiter = match &clause.conflict_target {
-            None => None,
+            None => match table.indexes.iter().any(|index| index.timing.deferrable) {
+                true => return Err(deferrable_arbiter()),
+                false => None,
+            },
             Some(ConflictTarget::Columns(names)) => Some(self.arbiter_of_columns(names, table)?),
-            Some(ConflictTarget::OnConstraint(name)) => Some(self.arbiter_by_name(name, table)?),
+            Some(ConflictTarget::OnConstraint(name)) => Some(match inference_of(name) {
+                Some(inference) => self.arbiter_of_inference(inference, table)?,
+                None => self.arbiter_by_name(name, table)?,
+            }),
         };
         let update = match &clause.action {
             OnConflictAction::DoNothing => None,
@@ -364,15 +378,62 @@ impl Binder<'_> {
             .find(|index| {
                 let mut columns: Vec<ColumnId> = index.columns.iter().map(|(id, _)| *id).collect();
                 columns.sort_unstable();
-                index.unique && columns == wanted
+                index.is_key() && columns == wanted
             })
             .map(|index| index.id)
             .ok_or_else(|| {
-                SqlError::new(
-                    SqlState::INVALID_COLUMN_REFERENCE,
-                    "there is no unique or exclusion constraint matching the ON CONFLICT specification",
-                )
+                let deferrable = |index: &IndexDescriptor| {
+                    index.unique
+                        && index.timing.deferrable
+                        && index.columns.len() == wanted.len()
+                        && index.columns.iter().all(|(id, _)| wanted.contains(id))
+                };
+                if table.indexes.iter().any(deferrable) { deferrable_arbiter() } else { no_arbiter() }
             })
+    }
+
+    /// The unique index over columns and expressions, as the tokens' rewriting wrote them. A partial index needs a
+    /// predicate that implies its own.
+    fn arbiter_of_inference(&self, inference: &str, table: &Arc<TableDescriptor>) -> SqlResult<IndexId> {
+        let (parts, predicate) = match inference.split_once(INFERENCE_WHERE) {
+            Some((parts, predicate)) => (parts, Some(predicate)),
+            None => (inference, None),
+        };
+        let (mut columns, mut exprs) = (Vec::new(), Vec::new());
+        for part in parts.split(INFERENCE_PART).skip(1) {
+            let mut bound = super::bind_index_expr(part, table, self.context)?;
+            fold_expr(&mut bound);
+            match bound {
+                Expr::Column(position, _) => columns.extend(table.columns.get(position).map(|c| c.id)),
+                expr => exprs.push(normal(&expr)),
+            }
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        let given = match predicate {
+            None => Vec::new(),
+            Some(text) => {
+                let mut bound = super::bind_index_predicate(text, table, self.context)?;
+                fold_expr(&mut bound);
+                bound.into_conjuncts().iter().map(normal).collect()
+            }
+        };
+        for index in table.indexes.iter().filter(|index| index.unique && !index.timing.deferrable) {
+            let mut own: Vec<ColumnId> = index.columns.iter().map(|(id, _)| *id).collect();
+            own.retain(|id| *id != EXPRESSION);
+            own.sort_unstable();
+            let bound = if index.is_plain() { None } else { bound_index(table, index.id)? };
+            let bound = bound.as_deref().cloned().unwrap_or_default();
+            let keys: Vec<Expr> = bound.columns.iter().flatten().map(normal).collect();
+            let same = own == columns
+                && keys.len() == exprs.len()
+                && keys.iter().all(|key| exprs.iter().any(|expr| expr.same(key)))
+                && exprs.iter().all(|expr| keys.iter().any(|key| expr.same(key)));
+            if same && bound.conditions.iter().all(|condition| implied(&normal(condition), &given)) {
+                return Ok(index.id);
+            }
+        }
+        Err(no_arbiter())
     }
 
     fn arbiter_by_name(&self, name: &ObjectName, table: &TableDescriptor) -> SqlResult<IndexId> {
@@ -380,8 +441,9 @@ impl Binder<'_> {
         table
             .indexes
             .iter()
-            .find(|index| index.unique && index.name == *written.name)
-            .map(|index| index.id)
+            .find(|index| index.unique && index.constraint && index.name == *written.name)
+            .map(|index| if index.timing.deferrable { Err(deferrable_arbiter()) } else { Ok(index.id) })
+            .transpose()?
             .ok_or_else(|| {
                 let error = SqlError::new(
                     SqlState::UNDEFINED_OBJECT,
@@ -513,6 +575,30 @@ impl Binder<'_> {
         super::select::project(&mut rows, items)?;
         Ok(rows.into_plan())
     }
+}
+
+/// What an inference was written as, if the name of a constraint stands for one.
+fn inference_of(name: &ObjectName) -> Option<&str> {
+    match &name.0[..] {
+        [ast::ObjectNamePart::Identifier(ident)] => ident.value.strip_prefix(INFERENCE),
+        _ => None,
+    }
+    .filter(|rest| rest.starts_with(INFERENCE_PART))
+}
+
+/// 42P10
+fn no_arbiter() -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_COLUMN_REFERENCE,
+        "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+    )
+}
+
+/// 55000
+fn deferrable_arbiter() -> SqlError {
+    let message =
+        "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+    SqlError::new(SqlState::OBJECT_STATE, message)
 }
 
 fn set_returning(plan: &mut Plan, exprs: Vec<Expr>) {

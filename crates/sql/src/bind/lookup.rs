@@ -1,6 +1,7 @@
 //! What the binder asks of the catalog.
 
 use crate::catalog::descriptor::TableDescriptor;
+use crate::catalog::user_type::TypeDescriptor;
 use crate::plan::Expr;
 use sql_types::{ColumnType, Oid, SqlResult, Type};
 use sqlparser::tokenizer::Span;
@@ -82,6 +83,16 @@ pub trait CatalogLookup: Sync {
 
     /// Told which columns a `*` stands for, as SQL.
     fn star_expanded(&self, _written: Span, _columns: &dyn Fn() -> String) {}
+
+    /// The type a domain is over; `None` if it is no domain.
+    fn domain(&self, _ty: Type) -> Option<ColumnType> {
+        None
+    }
+
+    /// A domain and those it was made of, the outermost first; empty if it is no domain.
+    fn domains(&self, _ty: Type) -> Vec<Arc<TypeDescriptor>> {
+        Vec::new()
+    }
 
     /// A default or CHECK expression of a table already bound, if the snapshot keeps them.
     fn cached_expr(&self, _table: Oid, _text: &str) -> Option<Expr> {

@@ -62,8 +62,12 @@ pub(crate) mod tests;
 pub use copy::{BoundCopy, bind_copy};
 pub use lookup::{CatalogLookup, RelationRef, SystemRef, ViewRef};
 pub use names::{ident_name, object_name};
-pub use table_expr::{bind_check, bind_default, bind_row_expr, bind_scalar};
-pub use types::column_type;
+pub(crate) use output_name::output_name;
+pub use table_expr::{
+    bind_check, bind_checks, bind_default, bind_domain_check, bind_index_expr, bind_index_predicate,
+    bind_row_expr, bind_scalar, default_of,
+};
+pub use types::{column_type, declared_type};
 
 use crate::parse::{Ast, Source, Statement, StatementKind};
 use crate::plan::{Expr, Plan, PlanColumn};

@@ -5,7 +5,7 @@ use super::context::ExprContext;
 use super::expr::span_of;
 use super::literal::unknown;
 use super::names::qualified;
-use super::types::column_type;
+use super::types::declared_type;
 use crate::plan::Expr;
 use sql_types::cast::CastKind;
 use sql_types::{ColumnType, SqlError, SqlResult, SqlState, Type};
@@ -21,18 +21,26 @@ impl Binder<'_> {
                 format: None,
                 ..
             } => {
-                let to = column_type(data_type, self.context)?;
+                let to = declared_type(data_type, self.context)?;
                 let bound = self.bind_expr(inner, context)?;
-                self.explicit_cast(bound, to).map_err(|error| self.at(error, span_of(inner)))
+                self.declared_cast(bound, to).map_err(|error| self.at(error, span_of(inner)))
             }
             ast::Expr::TypedString(typed) => {
-                let to = column_type(&typed.data_type, self.context)?;
+                let to = declared_type(&typed.data_type, self.context)?;
                 let value = self.bind_value(&typed.value)?;
-                self.explicit_cast(value, to).map_err(|error| self.at(error, typed.value.span))
+                self.declared_cast(value, to).map_err(|error| self.at(error, typed.value.span))
             }
             ast::Expr::Interval(interval) => self.bind_interval(interval, context),
             _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "this kind of cast does not exist")),
         }
+    }
+
+    /// `expr::type`, where the type may be a domain.
+    fn declared_cast(&self, expr: Expr, to: ColumnType) -> SqlResult<Expr> {
+        let Some(base) = self.context.catalog.domain(to.ty) else { return self.explicit_cast(expr, to) };
+        let value = self.explicit_cast(expr, base)?;
+        let rules = self.domain_rules(to.ty)?;
+        Ok(if rules.is_empty() { value } else { Expr::Domain(Box::new(value), rules) })
     }
 
     /// `expr::type`.

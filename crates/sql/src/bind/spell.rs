@@ -41,7 +41,7 @@ impl Binder<'_> {
         columns: &dyn Fn() -> I,
     ) {
         if self.spells_out() {
-            self.context.catalog.star_expanded(star, &|| listed(scope, columns()));
+            self.context.catalog.star_expanded(star, &|| listed(scope, columns(), false));
         }
     }
 
@@ -62,14 +62,20 @@ impl Binder<'_> {
             && let Some(scope) = context.scope.ancestor(depth)
         {
             let written = Span::new(name.span.start, star.end);
-            let text = || listed(scope, scope.relation_columns(relation));
+            let text = || listed(scope, scope.relation_columns(relation), name.schema.is_some());
             self.context.catalog.star_expanded(written, &text);
         }
         Ok(())
     }
 }
 
-fn listed<'s>(scope: &Scope<'_>, columns: impl Iterator<Item = &'s ScopeColumn>) -> String {
+/// Columns as SQL names them. Their relations are named with their schemas only where the name alone stands for several
+/// (or if `with_schema`), as PostgreSQL does.
+fn listed<'s>(
+    scope: &Scope<'_>,
+    columns: impl Iterator<Item = &'s ScopeColumn>,
+    with_schema: bool,
+) -> String {
     let mut text = String::new();
     for column in columns {
         if !text.is_empty() {
@@ -77,7 +83,10 @@ fn listed<'s>(scope: &Scope<'_>, columns: impl Iterator<Item = &'s ScopeColumn>)
         }
         let relation = column.relation.and_then(|index| scope.relations.get(index));
         if let Some(name) = relation.and_then(|relation| relation.name.as_deref()) {
-            if let Some(schema) = relation.and_then(|relation| relation.schema.as_deref()) {
+            let alike = scope.relations.iter().filter(|other| other.name.as_deref() == Some(name)).count();
+            if (with_schema || alike > 1)
+                && let Some(schema) = relation.and_then(|relation| relation.schema.as_deref())
+            {
                 text.push_str(&quote_ident(schema));
                 text.push('.');
             }

@@ -4,9 +4,14 @@ use super::context::{Clause, ExprContext};
 use super::scope::Scope;
 use super::{BindContext, Binder, Env};
 use crate::catalog::descriptor::{ColumnDescriptor, TableDescriptor};
+use crate::ddl::tokens::quote_ident;
+use crate::exec::eval::{EvalEnv, eval};
 use crate::parse;
-use crate::plan::{Checks, Expr, SubPlan};
-use sql_types::{Datum, SqlError, SqlResult, SqlState};
+use crate::plan::{Checks, DomainRule, Expr, RowCheck, SubPlan};
+use sql_types::cast::CastKind;
+use sql_types::functions::Volatility;
+use sql_types::{ColumnType, Datum, SqlError, SqlResult, SqlState, Type};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Binds the default of a column, cast to the column's type. A default that draws from a sequence
@@ -26,6 +31,61 @@ pub fn bind_check(text: &str, table: &Arc<TableDescriptor>, context: &BindContex
     Binder::new(context, None, 0).check_expr(text, table)
 }
 
+/// All that rows of a table must satisfy besides NOT NULL of its columns.
+pub fn bind_checks(table: &Arc<TableDescriptor>, context: &BindContext<'_>) -> SqlResult<Checks> {
+    Binder::new(context, None, 0).checks(table)
+}
+
+/// Binds a CHECK constraint of a domain over a type: an expression over a row of the value alone.
+pub fn bind_domain_check(text: &str, base: ColumnType, context: &BindContext<'_>) -> SqlResult<Expr> {
+    bind_check(text, &value_table(base), context)
+}
+
+/// The default of a column as SQL text: its own, or that of its domain.
+pub fn default_of<'a>(column: &'a ColumnDescriptor, context: &BindContext<'_>) -> Option<Cow<'a, str>> {
+    if let Some(own) = &column.default {
+        return Some(Cow::Borrowed(own));
+    }
+    let domains = context.catalog.domains(Type(column.domain?));
+    domains.iter().find_map(|ty| ty.as_domain()?.default.clone()).map(Cow::Owned)
+}
+
+/// A table of one column `value`, of a domain's type.
+fn value_table(base: ColumnType) -> Arc<TableDescriptor> {
+    let value = ColumnDescriptor {
+        id: 1,
+        name: "value".into(),
+        ty: base,
+        nullable: true,
+        default: None,
+        added_value: None,
+        identity: None,
+        sequence: None,
+        hidden: false,
+        comment: None,
+        domain: None,
+    };
+    Arc::new(TableDescriptor {
+        oid: 0,
+        database: 0,
+        schema: 0,
+        name: String::new(),
+        owner: 0,
+        version: 0,
+        storage: 0,
+        columns: vec![value],
+        next_column: 2,
+        indexes: Vec::new(),
+        next_index: 1,
+        checks: Vec::new(),
+        foreign_keys: Vec::new(),
+        comment: None,
+        row_count: None,
+        placement: Default::default(),
+        bound: Default::default(),
+    })
+}
+
 /// Binds an expression over the full row of a table (in column order), as in `ALTER … TYPE … USING`.
 pub fn bind_row_expr(text: &str, table: &Arc<TableDescriptor>, context: &BindContext<'_>) -> SqlResult<Expr> {
     let ast = parse::parse_expr(text)?;
@@ -34,6 +94,92 @@ pub fn bind_row_expr(text: &str, table: &Arc<TableDescriptor>, context: &BindCon
     let mut expressions = ExprContext::new(&item.scope, None, Clause::Check);
     let bound = binder.bind_expr(&ast, &mut expressions)?;
     if expressions.subplans.is_empty() { Ok(bound) } else { Err(SqlError::unsupported("a subquery here")) }
+}
+
+/// Binds an expression of an index over the full row of a table (in column order).
+pub fn bind_index_expr(
+    text: &str,
+    table: &Arc<TableDescriptor>,
+    context: &BindContext<'_>,
+) -> SqlResult<Expr> {
+    let binder = Binder::new(context, None, 0);
+    let item = binder.bind_table(table.clone(), None, Env::default(), None)?;
+    let mut expressions = ExprContext::new(&item.scope, None, Clause::IndexExpression);
+    let bound = binder.bind_expr(&parse::parse_expr(text)?, &mut expressions)?;
+    let bound = match bound.ty() {
+        Type::UNKNOWN => binder.coerce(bound, Type::TEXT.into(), CastKind::Implicit)?,
+        _ => bound,
+    };
+    pure(bound, &expressions, "index expression", context)
+}
+
+/// Binds the predicate of an index over the full row of a table (in column order).
+pub fn bind_index_predicate(
+    text: &str,
+    table: &Arc<TableDescriptor>,
+    context: &BindContext<'_>,
+) -> SqlResult<Expr> {
+    let binder = Binder::new(context, None, 0);
+    let item = binder.bind_table(table.clone(), None, Env::default(), None)?;
+    let mut expressions = ExprContext::new(&item.scope, None, Clause::IndexPredicate);
+    let bound = binder.bind_condition(&parse::parse_expr(text)?, &mut expressions, "WHERE")?;
+    pure(bound, &expressions, "index predicate", context)
+}
+
+/// Fails if an expression of an index needs more than its row, or gives other values at other times. Literals that
+/// depend on the session's settings are read once and for all.
+fn pure(
+    mut bound: Expr,
+    expressions: &ExprContext<'_>,
+    what: &str,
+    context: &BindContext<'_>,
+) -> SqlResult<Expr> {
+    bound.replace(&mut |part| match part {
+        Expr::Cast { expr, to, .. } if matches!(**expr, Expr::Const(_, Type::UNKNOWN)) => {
+            let env = EvalEnv { eval: context.eval, params: &[], outer: None };
+            eval(part, &[], &env).ok().map(|value| Expr::Const(value, to.ty))
+        }
+        _ => None,
+    });
+    if expressions.subplans.is_empty() && immutable(&bound) {
+        return Ok(bound);
+    }
+    let message = format!("functions in {what} must be marked IMMUTABLE");
+    Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message))
+}
+
+/// Whether the value of an expression depends on the row alone: not on the time, nor on settings such as the
+/// time zone or the date style, on which reading and showing dates and times depends.
+fn immutable(expr: &Expr) -> bool {
+    !expr.any(&mut |part| match part {
+        Expr::Call { function, .. } => function.volatility != Volatility::Immutable || function.external,
+        Expr::AnyArray { function, .. } => function.volatility != Volatility::Immutable,
+        Expr::Cast { expr, to, .. } => !immutable_cast(expr.ty(), to.ty),
+        // What a domain demands can be changed.
+        Expr::Domain(..) => true,
+        _ => false,
+    })
+}
+
+fn immutable_cast(from: Type, to: Type) -> bool {
+    let (from, to) = (from.element().unwrap_or(from), to.element().unwrap_or(to));
+    let is_text = |ty| matches!(ty, Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN);
+    let dated = |ty| matches!(ty, Type::DATE | Type::TIMESTAMP | Type::TIMESTAMPTZ);
+    let named = |ty: Type| ty.info().is_some_and(|info| info.name.starts_with("reg"));
+    if from == to {
+        return true;
+    }
+    // Labels can be renamed.
+    if from.is_enum() || to.is_enum() {
+        return false;
+    }
+    if is_text(from) {
+        return !dated(to) && !named(to) && !matches!(to, Type::TIME | Type::INTERVAL);
+    }
+    if is_text(to) {
+        return !dated(from) && !named(from) && from != Type::RECORD;
+    }
+    from != Type::TIMESTAMPTZ && to != Type::TIMESTAMPTZ
 }
 
 /// Binds an expression without columns, such as the argument of EXECUTE or a setting.
@@ -85,9 +231,46 @@ impl Binder<'_> {
                 Some(expr) => expr,
                 None => self.check_expr(&check.expr, table)?,
             };
-            checks.push((Arc::from(check.name.as_str()), expr));
+            checks.push(RowCheck { name: Arc::from(check.name.as_str()), expr, domain: None });
+        }
+        for (position, column) in table.columns.iter().enumerate() {
+            let Some(domain) = column.domain else { continue };
+            for check in self.domain_rules(Type(domain))?.iter() {
+                let mut check = check.clone();
+                check.expr.shift_columns(position as isize);
+                checks.push(check);
+            }
         }
         Ok(Arc::new(checks))
+    }
+
+    /// The constraints of a domain and of those it was made of, over a row of the value alone.
+    pub(crate) fn domain_rules(&self, ty: Type) -> SqlResult<Checks> {
+        let mut rules = Vec::new();
+        let domains = self.context.catalog.domains(ty);
+        let shown = self.context.eval.catalog.type_name(ty);
+        let called = shown.or_else(|| domains.first().map(|ty| quote_ident(&ty.name))).unwrap_or_default();
+        let called: Arc<str> = called.into();
+        // Those of the inner domains come first.
+        for found in domains.iter().rev() {
+            let Some(domain) = found.as_domain() else { continue };
+            if domain.not_null {
+                let value = Expr::Column(0, domain.base.ty);
+                rules.push(RowCheck {
+                    name: Arc::from(""),
+                    expr: Expr::IsNull(Box::new(value), true),
+                    domain: Some(DomainRule { domain: called.clone(), not_null: true }),
+                });
+            }
+            for check in &domain.checks {
+                rules.push(RowCheck {
+                    name: Arc::from(check.name.as_str()),
+                    expr: self.check_expr(&check.expr, &value_table(domain.base))?,
+                    domain: Some(DomainRule { domain: called.clone(), not_null: false }),
+                });
+            }
+        }
+        Ok(Arc::new(rules))
     }
 
     /// A binder with the same context but no parameters.

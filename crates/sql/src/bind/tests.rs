@@ -28,11 +28,20 @@ fn column(id: u32, name: &str, ty: impl Into<ColumnType>, nullable: bool) -> Col
         sequence: None,
         hidden: false,
         comment: None,
+        domain: None,
     }
 }
 
 fn index(id: u32, oid: Oid, name: &str, unique: bool, columns: &[(u32, bool)]) -> IndexDescriptor {
-    IndexDescriptor { id, oid, name: name.to_string(), unique, constraint: unique, columns: columns.to_vec() }
+    IndexDescriptor {
+        id,
+        oid,
+        name: name.to_string(),
+        unique,
+        constraint: unique,
+        columns: columns.to_vec(),
+        ..IndexDescriptor::default()
+    }
 }
 
 fn table(
@@ -59,6 +68,7 @@ fn table(
         comment: None,
         row_count: Some(rows),
         placement: Default::default(),
+        bound: Default::default(),
     }
 }
 

@@ -7,8 +7,14 @@ use sqlparser::ast::{
     ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, ObjectName, TimezoneInfo,
 };
 
-/// The type a type name stands for.
+/// The type a type name stands for; for a domain, the type it is over.
 pub fn column_type(ty: &DataType, context: &BindContext<'_>) -> SqlResult<ColumnType> {
+    let found = declared_type(ty, context)?;
+    Ok(context.catalog.domain(found.ty).unwrap_or(found))
+}
+
+/// The type a type name stands for, which may be a domain.
+pub fn declared_type(ty: &DataType, context: &BindContext<'_>) -> SqlResult<ColumnType> {
     resolve(ty, context.catalog, context.search_path)
 }
 
@@ -124,8 +130,11 @@ fn seconds(ty: Type, precision: Option<u64>) -> ColumnType {
 }
 
 fn array_of(element: ColumnType) -> SqlResult<ColumnType> {
-    if element.ty.element().is_some() && element.ty.info().is_some_and(|info| info.name.starts_with('_')) {
+    if element.ty.is_plain_array() {
         return Ok(element);
+    }
+    if element.ty.is_domain() {
+        return Err(SqlError::unsupported("an array of a domain"));
     }
     match element.ty.array() {
         Some(array) => Ok(ColumnType { ty: array, typmod: element.typmod }),

@@ -3,6 +3,7 @@
 //! A descriptor is a format byte followed by JSON. Descriptors are immutable once read and shared by
 //! plans; a change writes a new one with `version + 1`.
 
+use crate::table::BoundIndexes;
 use serde::{Deserialize, Serialize};
 use sql_types::{ColumnType, Oid, Type};
 
@@ -10,6 +11,8 @@ use sql_types::{ColumnType, Oid, Type};
 pub type ColumnId = u32;
 /// Names an index within its table, from 1; the primary index is [`PRIMARY_INDEX`]. Never reused.
 pub type IndexId = u32;
+/// Stands for an expression among the columns of an index.
+pub const EXPRESSION: ColumnId = 0;
 /// The index that holds the rows.
 pub const PRIMARY_INDEX: IndexId = 1;
 /// First OID given to a user's object.
@@ -52,6 +55,9 @@ pub struct TableDescriptor {
     /// Where its contents are kept, and who serves them.
     #[serde(default, skip_serializing_if = "TablePlacement::is_default")]
     pub placement: TablePlacement,
+    /// What the expressions of its indexes are once they are bound.
+    #[serde(skip)]
+    pub bound: BoundIndexes,
 }
 
 /// Where the contents of a table are kept, and who serves them; what is empty is as for the tenant.
@@ -98,10 +104,33 @@ pub struct ColumnDescriptor {
     pub hidden: bool,
     /// `COMMENT ON`.
     pub comment: Option<String>,
+    /// The domain the column was given as its type. `ty` is what that is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<Oid>,
+}
+
+/// When a constraint is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// DEFERRABLE: at the end of the statement or, if a transaction wants that, of the transaction.
+    pub deferrable: bool,
+    /// INITIALLY DEFERRED: transactions begin with wanting it.
+    pub deferred: bool,
+}
+
+/// An expression among the columns of an index.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexExpression {
+    /// The expression over the columns of the table, as SQL text.
+    pub text: String,
+    /// What the column of the index is called.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
 }
 
 /// An index.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IndexDescriptor {
     /// Its id within the table.
     pub id: IndexId,
@@ -113,8 +142,42 @@ pub struct IndexDescriptor {
     pub unique: bool,
     /// Whether a UNIQUE or PRIMARY KEY constraint made it.
     pub constraint: bool,
-    /// The key columns and whether each is descending.
+    /// The key columns and whether each is descending. Column 0 stands for the next of `expressions`.
     pub columns: Vec<(ColumnId, bool)>,
+    /// The expressions among the key columns, in their order.
+    #[serde(default)]
+    pub expressions: Vec<IndexExpression>,
+    /// WHERE: the index has the rows for which this condition, as SQL text, is true; all if `None`.
+    #[serde(default)]
+    pub predicate: Option<String>,
+    /// INCLUDE: columns named with the index. They take no part in its keys and are not kept in it.
+    #[serde(default)]
+    pub included: Vec<ColumnId>,
+    /// When uniqueness is checked. The keys of a deferrable index need not be unique meanwhile, and lie like
+    /// those of an index that is not.
+    #[serde(default)]
+    pub timing: Timing,
+}
+
+impl IndexDescriptor {
+    /// Whether no two rows of the table can ever have the same values, none of them NULL, in exactly these
+    /// columns: what a foreign key may refer to and plans may rely on.
+    pub fn is_key(&self) -> bool {
+        self.unique && !self.timing.deferrable && self.predicate.is_none() && self.expressions.is_empty()
+    }
+
+    /// Whether it has every row, by columns alone.
+    pub fn is_plain(&self) -> bool {
+        self.predicate.is_none() && self.expressions.is_empty()
+    }
+
+    /// The key columns: id (0 for an expression), the expression, and whether it is descending.
+    pub fn parts(&self) -> impl Iterator<Item = (ColumnId, Option<&IndexExpression>, bool)> {
+        let mut expressions = self.expressions.iter();
+        self.columns.iter().map(move |(id, descending)| {
+            (*id, if *id == EXPRESSION { expressions.next() } else { None }, *descending)
+        })
+    }
 }
 
 /// A CHECK constraint.
@@ -145,6 +208,9 @@ pub struct ForeignKeyDescriptor {
     pub on_delete: char,
     /// `pg_constraint.confupdtype`.
     pub on_update: char,
+    /// When it is checked.
+    #[serde(default)]
+    pub timing: Timing,
 }
 
 impl TableDescriptor {

@@ -2,9 +2,11 @@
 
 use super::oids;
 use super::snapshot::{CatalogSnapshot, Relation};
+use super::user_type::TypeDescriptor;
 use crate::bind::{CatalogLookup, RelationRef, ViewRef};
 use crate::system;
-use sql_types::{Oid, SqlResult};
+use sql_types::types::TYPE_MARK;
+use sql_types::{ColumnType, Oid, SqlResult, Type};
 use std::sync::Arc;
 
 /// A snapshot as the sessions of one database see it.
@@ -62,6 +64,29 @@ impl DatabaseCatalog {
         }
     }
 
+    /// A user's type by name, in a schema or along the path.
+    pub fn find_type(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+        path: &[String],
+    ) -> Option<&Arc<TypeDescriptor>> {
+        let within = |schema: &str| {
+            let schema = self.snapshot.schema(self.database, schema)?.oid;
+            self.snapshot.type_named(self.database, schema, name)
+        };
+        match schema {
+            Some(schema) => within(schema),
+            None => path.iter().find_map(|schema| within(schema)),
+        }
+    }
+
+    /// Whether a user's type is found by its bare name.
+    pub fn type_is_visible(&self, ty: &TypeDescriptor, path: &[String]) -> bool {
+        Type::by_name(&ty.name).is_none()
+            && self.find_type(None, &ty.name, path).is_some_and(|found| found.oid == ty.oid)
+    }
+
     /// Whether a relation is found by its bare name.
     pub fn is_visible(&self, oid: Oid, schema: Oid, name: &str, path: &[String]) -> bool {
         if schema == oids::PG_CATALOG {
@@ -78,6 +103,26 @@ impl CatalogLookup for DatabaseCatalog {
             Some(schema) => self.in_schema(schema, name),
             None => self.search_order(path).find_map(|schema| self.in_schema(schema, name)),
         })
+    }
+
+    fn type_by_name(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<ColumnType> {
+        // Stored expressions name a type by its OID, which a new name does not change.
+        if let Some(oid) = name.strip_prefix(TYPE_MARK).and_then(|oid| oid.parse().ok()) {
+            return self.snapshot.user_type(Type(oid)).map(|found| found.ty().into());
+        }
+        if let Some(found) = self.find_type(schema, name, path) {
+            return Some(found.ty().into());
+        }
+        // `_name` is the array type's own name.
+        self.find_type(schema, name.strip_prefix('_')?, path)?.array().map(ColumnType::plain)
+    }
+
+    fn domain(&self, ty: Type) -> Option<ColumnType> {
+        self.snapshot.user_type(ty)?.as_domain().map(|domain| domain.base)
+    }
+
+    fn domains(&self, ty: Type) -> Vec<Arc<TypeDescriptor>> {
+        self.snapshot.domains(ty.0).into_iter().map(|(found, _)| found).collect()
     }
 
     fn schema_exists(&self, schema: &str) -> bool {

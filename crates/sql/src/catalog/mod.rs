@@ -20,6 +20,7 @@ pub mod descriptor;
 mod lookup;
 mod snapshot;
 pub mod store;
+pub mod user_type;
 
 pub use lookup::DatabaseCatalog;
 pub(crate) use snapshot::Garbage;
@@ -40,6 +41,8 @@ pub mod oids {
     pub const DORMOUSE_INTERNAL: Oid = 13208;
     /// The role a tenant begins with.
     pub const OWNER: Oid = 10;
+    /// Catalog `pg_enum`.
+    pub const PG_ENUM: Oid = 3501;
     /// Catalog `pg_class`.
     pub const PG_CLASS: Oid = 1259;
     /// Catalog `pg_type`.

@@ -5,8 +5,9 @@ use super::descriptor::{
     SequenceDescriptor, TableDescriptor, ViewDescriptor,
 };
 use super::oids;
+use super::user_type::{DomainType, TypeDescriptor};
 use crate::engine::TenantInfo;
-use sql_types::Oid;
+use sql_types::{Oid, Type};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,11 +65,13 @@ pub struct CatalogSnapshot {
     pub(crate) tables: BTreeMap<Oid, Arc<TableDescriptor>>,
     pub(crate) sequences: BTreeMap<Oid, Arc<SequenceDescriptor>>,
     pub(crate) views: BTreeMap<Oid, Arc<ViewDescriptor>>,
+    pub(crate) types: BTreeMap<Oid, Arc<TypeDescriptor>>,
     pub(crate) roles: BTreeMap<Oid, Arc<RoleDescriptor>>,
     pub(crate) acls: BTreeMap<Oid, Arc<AclDescriptor>>,
     /// Storage numbers, and indexes of them (0 for all), whose keys nothing refers to any more.
     pub(crate) garbage: Vec<Garbage>,
     names: HashMap<(Oid, Oid), HashMap<String, Relation>>,
+    type_names: HashMap<(Oid, Oid), HashMap<String, Oid>>,
     indexes: HashMap<Oid, (Oid, IndexId)>,
     referencing: HashMap<Oid, Vec<(Oid, usize)>>,
 }
@@ -84,10 +87,12 @@ impl CatalogSnapshot {
             tables: BTreeMap::new(),
             sequences: BTreeMap::new(),
             views: BTreeMap::new(),
+            types: BTreeMap::new(),
             roles: BTreeMap::new(),
             acls: BTreeMap::new(),
             garbage: Vec::new(),
             names: HashMap::new(),
+            type_names: HashMap::new(),
             indexes: HashMap::new(),
             referencing: HashMap::new(),
         };
@@ -166,6 +171,7 @@ impl CatalogSnapshot {
     pub(crate) fn finish(&mut self) {
         self.id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         self.names.clear();
+        self.type_names.clear();
         self.indexes.clear();
         self.referencing.clear();
         for table in self.tables.values() {
@@ -185,6 +191,10 @@ impl CatalogSnapshot {
         for view in self.views.values() {
             let names = self.names.entry((view.database, view.schema)).or_default();
             names.insert(view.name.clone(), Relation::View(view.oid));
+        }
+        for ty in self.types.values() {
+            let names = self.type_names.entry((ty.database, ty.schema)).or_default();
+            names.insert(ty.name.clone(), ty.oid);
         }
         for sequence in self.sequences.values() {
             let names = self.names.entry((sequence.database, sequence.schema)).or_default();
@@ -261,6 +271,30 @@ impl CatalogSnapshot {
     pub fn relations(&self, database: Oid, schema: Oid) -> impl Iterator<Item = (&str, Relation)> {
         let names = self.names.get(&(database, schema));
         names.into_iter().flatten().map(|(name, relation)| (name.as_str(), *relation))
+    }
+
+    /// A user's type by name.
+    pub fn type_named(&self, database: Oid, schema: Oid, name: &str) -> Option<&Arc<TypeDescriptor>> {
+        self.types.get(self.type_names.get(&(database, schema))?.get(name)?)
+    }
+
+    /// A user's type.
+    pub fn user_type(&self, ty: Type) -> Option<&Arc<TypeDescriptor>> {
+        self.types.get(&ty.0)
+    }
+
+    /// A domain and those it was made of, the outermost first.
+    pub fn domains(&self, oid: Oid) -> Vec<(Arc<TypeDescriptor>, &DomainType)> {
+        let mut found = Vec::new();
+        let mut next = Some(oid);
+        while let Some((ty, domain)) =
+            next.and_then(|oid| self.types.get(&oid)).and_then(|ty| Some((ty, ty.as_domain()?)))
+        {
+            found.push((ty.clone(), domain));
+            // A domain is older than what is made of it: no circle, but records may be damaged.
+            next = domain.over.filter(|over| *over < ty.oid);
+        }
+        found
     }
 
     /// A table.

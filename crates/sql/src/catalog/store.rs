@@ -16,6 +16,7 @@ use super::descriptor::{
     ViewDescriptor,
 };
 use super::snapshot::CatalogSnapshot;
+use super::user_type::TypeDescriptor;
 use crate::engine::TenantInfo;
 use crate::exec::kv_error;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -54,6 +55,8 @@ pub enum Section {
     Acl = 8,
     /// Garbage.
     Garbage = 9,
+    /// [`TypeDescriptor`]
+    Type = 10,
 }
 
 fn key(numbers: &[u64]) -> Bytes {
@@ -198,6 +201,10 @@ fn add(snapshot: &mut CatalogSnapshot, mut key: &[u8], value: &[u8]) -> SqlResul
             snapshot.acls.insert(oid, Arc::new(decode::<AclDescriptor>(value)?));
         }
         9 => snapshot.garbage.push((numbers[2], numbers[3])),
+        10 => {
+            let ty: TypeDescriptor = decode(value)?;
+            snapshot.types.insert(ty.oid, Arc::new(ty));
+        }
         other => return Err(damaged(format_args!("unknown section {other}"))),
     }
     Ok(())

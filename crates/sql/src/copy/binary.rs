@@ -1,6 +1,7 @@
 //! The frame of the binary format.
 
 use bytes::{Buf, BufMut, BytesMut};
+use sql_types::context::TextContext;
 use sql_types::{Datum, Row, SqlError, SqlResult, SqlState, binary};
 
 use super::CopyColumn;
@@ -91,7 +92,12 @@ pub(super) fn next_tuple(data: &[u8], columns: usize, largest: usize) -> SqlResu
 }
 
 /// The values of a whole tuple; `at` is told which column is being read.
-pub(super) fn decode_tuple(mut data: &[u8], columns: &[CopyColumn], at: &mut usize) -> SqlResult<Row> {
+pub(super) fn decode_tuple(
+    mut data: &[u8],
+    columns: &[CopyColumn],
+    at: &mut usize,
+    context: &TextContext<'_>,
+) -> SqlResult<Row> {
     data.advance(2);
     let mut row = Row::with_capacity(columns.len());
     for (position, column) in columns.iter().enumerate() {
@@ -101,7 +107,7 @@ pub(super) fn decode_tuple(mut data: &[u8], columns: &[CopyColumn], at: &mut usi
             row.push(Datum::Null);
             continue;
         };
-        row.push(binary::decode(column.ty.ty, &data[..len])?);
+        row.push(binary::decode(column.ty.ty, &data[..len], context)?);
         data.advance(len);
     }
     Ok(row)
@@ -115,7 +121,12 @@ pub(super) fn put_header(out: &mut BytesMut) {
 }
 
 /// Appends a row.
-pub(super) fn put_row(row: &[Datum], columns: &[CopyColumn], out: &mut BytesMut) -> SqlResult<()> {
+pub(super) fn put_row(
+    row: &[Datum],
+    columns: &[CopyColumn],
+    context: &TextContext<'_>,
+    out: &mut BytesMut,
+) -> SqlResult<()> {
     out.put_i16(columns.len() as i16);
     for (value, column) in row.iter().zip(columns) {
         if value.is_null() {
@@ -124,7 +135,7 @@ pub(super) fn put_row(row: &[Datum], columns: &[CopyColumn], out: &mut BytesMut)
         }
         let start = out.len();
         out.put_i32(0);
-        binary::encode(value, column.ty.ty, out)?;
+        binary::encode(value, column.ty.ty, context, out)?;
         let len = (out.len() - start - 4) as i32;
         out[start..start + 4].copy_from_slice(&len.to_be_bytes());
     }

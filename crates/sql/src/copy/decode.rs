@@ -226,7 +226,7 @@ impl CopyDecoder {
             ),
             None => error,
         };
-        let mut row = match binary::decode_tuple(data, &self.columns, &mut at) {
+        let mut row = match binary::decode_tuple(data, &self.columns, &mut at, &cx.text) {
             Ok(row) => row,
             Err(error) => return Err(located(error, at)),
         };

@@ -43,7 +43,7 @@ impl CopyEncoder {
     /// Appends a row.
     pub fn row(&mut self, row: &[Datum], context: &TextContext<'_>, out: &mut BytesMut) -> SqlResult<()> {
         if self.options.format == CopyFormat::Binary {
-            return binary::put_row(row, &self.columns, out);
+            return binary::put_row(row, &self.columns, context, out);
         }
         for (position, (value, column)) in row.iter().zip(&self.columns).enumerate() {
             if position > 0 {

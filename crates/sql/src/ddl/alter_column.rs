@@ -55,6 +55,9 @@ impl DdlContext<'_> {
             }
         }
         let table = self.put_table(changed)?;
+        if added.domain.is_some() {
+            self.check_domain_rows(table.oid, &added.name, false).await?;
+        }
         for constraint in constraints {
             self.alter_constraint(table.oid, constraint).await?;
         }
@@ -68,7 +71,8 @@ impl DdlContext<'_> {
 
     /// The value all existing rows get for a new column; `None` if each gets its own.
     fn fixed_default(&self, column: &ColumnDescriptor) -> SqlResult<Option<Datum>> {
-        let Some(text) = &column.default else { return Ok(Some(Datum::Null)) };
+        let default = column.default.clone().or_else(|| self.domain_default(column.domain));
+        let Some(text) = &default else { return Ok(Some(Datum::Null)) };
         if column.sequence.is_some() || text.to_ascii_lowercase().contains("nextval") {
             return Ok(None);
         }
@@ -116,7 +120,8 @@ impl DdlContext<'_> {
                 })
                 .await;
         }
-        let text = added.default.as_deref().unwrap_or("NULL");
+        let default = added.default.clone().or_else(|| self.domain_default(added.domain));
+        let text = default.as_deref().unwrap_or("NULL");
         let bound: Expr = bind::bind_default(text, added, &view.bind_context(&session, &[]))?;
         self.rewrite(table, changed, &mut |mut row| {
             row.push(eval(&bound, &[], &EvalEnv { eval: &session, params: &[], outer: None })?);
@@ -146,10 +151,15 @@ impl DdlContext<'_> {
         };
         let id = table.columns[at].id;
         drop_object::release_views(self, table, cascade, &format!("column {name} of table {}", table.name))?;
+        let codec = crate::table::TableCodec::new(table.clone())?;
         let indexes: Vec<_> = table
             .indexes
             .iter()
-            .filter(|index| index.columns.iter().any(|(column, _)| *column == id))
+            .filter(|index| {
+                index.columns.iter().any(|(column, _)| *column == id)
+                    || index.included.contains(&id)
+                    || codec.index(index.id).is_ok_and(|layout| layout.depends_on(&[at]))
+            })
             .cloned()
             .collect();
         for index in &indexes {
@@ -279,8 +289,8 @@ impl DdlContext<'_> {
         using: Option<&str>,
     ) -> SqlResult<()> {
         let at = column_position(table, name)?;
-        let (old, new) = (table.columns[at].ty, self.column_type(ty)?);
-        if old == new && using.is_none() {
+        let (old, (new, domain)) = (table.columns[at].ty, self.declared_type(ty)?);
+        if old == new && using.is_none() && table.columns[at].domain == domain {
             return Ok(());
         }
         self.refuse_views(table, "change the type of a column of")?;
@@ -304,7 +314,9 @@ impl DdlContext<'_> {
         let mut changed = (**table).clone();
         changed.storage = u64::from(self.new_oid().await?);
         changed.columns[at].ty = new;
+        changed.columns[at].domain = domain;
         forget_added_values(&mut changed);
+        super::index::retype_expressions(&mut changed)?;
         let default = match &table.columns[at].default {
             Some(text) if table.columns[at].sequence.is_none() => {
                 self.default_text(text, &changed.columns[at]).map_err(|_| {
@@ -342,6 +354,7 @@ impl DdlContext<'_> {
             Ok(row)
         })
         .await?;
-        self.put_table(changed).map(|_| ())
+        let table = self.put_table(changed)?;
+        if domain.is_some() { self.check_domain_rows(table.oid, name, false).await } else { Ok(()) }
     }
 }

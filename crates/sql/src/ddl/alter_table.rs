@@ -4,6 +4,7 @@ use super::DdlContext;
 use super::constraint::{column_position, violation_query};
 use super::create_table::add_rowid;
 use super::drop_object;
+use super::index::included_columns;
 use super::naming::has_constraint;
 use super::statement::{AlterAction, Constraint, ConstraintKind, ObjectKind};
 use super::tokens::{Name, quote_ident};
@@ -31,6 +32,7 @@ pub(super) async fn alter(
             let table = cx.table_by_oid(oid)?;
             cx.check_owner("table", &table.name, table.owner)?;
             cx.lock(oid, mode::ACCESS_EXCLUSIVE).await?;
+            cx.check_unused(&table, "ALTER TABLE")?;
             for action in actions {
                 cx.alter_one(oid, action).await?;
             }
@@ -200,6 +202,13 @@ impl DdlContext<'_> {
                 for check in &mut changed.checks {
                     check.expr = rename_word(&check.expr, name, to);
                 }
+                for index in &mut changed.indexes {
+                    for expression in &mut index.expressions {
+                        expression.text = rename_word(&expression.text, name, to);
+                    }
+                    index.predicate =
+                        index.predicate.take().map(|predicate| rename_word(&predicate, name, to));
+                }
             }
             AlterAction::RenameConstraint { name, to } => {
                 if has_constraint(&table, to) {
@@ -252,6 +261,19 @@ impl DdlContext<'_> {
                 }
             }
             AlterAction::Place(changes) => return self.place(changed, changes),
+            AlterAction::AlterConstraint(name, timing) => {
+                if let Some(key) = changed.foreign_keys.iter_mut().find(|key| key.name == *name) {
+                    key.timing = *timing;
+                } else if has_constraint(&table, name) {
+                    let message = format!(
+                        "constraint \"{name}\" of relation \"{}\" is not a foreign key constraint",
+                        table.name
+                    );
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                } else {
+                    return Err(no_constraint(&table, name));
+                }
+            }
             AlterAction::AddConstraint(constraint) => return self.add_constraint(&table, constraint).await,
             AlterAction::DropConstraint { name, if_exists, cascade } => {
                 return self.drop_constraint(&table, name, *if_exists, *cascade).await;
@@ -284,14 +306,26 @@ impl DdlContext<'_> {
         let name = constraint.name.as_deref();
         match &constraint.kind {
             ConstraintKind::Primary(columns) => {
-                let index = self.constraint_index(table, name, columns, true).await?;
+                let mut index = self.constraint_index(table, name, columns, true).await?;
+                index.included = included_columns(table, &constraint.included)?;
                 self.set_primary_key(table, index).await
             }
             ConstraintKind::Unique(columns) => {
-                let index = self.constraint_index(table, name, columns, false).await?;
+                let mut index = self.constraint_index(table, name, columns, false).await?;
+                index.included = included_columns(table, &constraint.included)?;
                 let id = index.id;
-                changed.indexes.push(index);
+                // The rows there are must be unique in any case, and are written as those of other indexes are.
+                changed.indexes.push(index.clone());
                 self.backfill(&changed, id).await?;
+                if constraint.timing.deferrable {
+                    self.garbage(changed.storage, u64::from(id))?;
+                    index.id = self.new_oid().await?;
+                    index.timing = constraint.timing;
+                    let id = index.id;
+                    changed.indexes.pop();
+                    changed.indexes.push(index);
+                    self.backfill(&changed, id).await?;
+                }
                 self.put_table(changed).map(|_| ())
             }
             ConstraintKind::UsingIndex(index, primary) => {
@@ -304,6 +338,15 @@ impl DdlContext<'_> {
                 if !found.unique {
                     let message = format!("\"{index}\" is not a unique index");
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                }
+                if !found.is_plain() {
+                    let message = match found.expressions.is_empty() {
+                        true => format!("\"{index}\" is a partial index"),
+                        false => format!("index \"{index}\" contains expressions"),
+                    };
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_detail(
+                        "Cannot create a primary key or unique constraint using such an index.",
+                    ));
                 }
                 if *primary {
                     let mut index = found.clone();

@@ -46,6 +46,7 @@ pub(super) fn comment(
             changed.comment = text;
             cx.put_role(changed)
         }
+        ObjectKind::Type | ObjectKind::Domain => super::user_type::comment(cx, name, text),
         ObjectKind::Extension => Ok(()),
         ObjectKind::Index | ObjectKind::Constraint => {
             Err(SqlError::unsupported("a comment on an index or constraint"))

@@ -5,7 +5,7 @@ use super::naming::{constraint_name, has_constraint};
 use super::statement::{Constraint, ConstraintKind, ForeignKey};
 use crate::bind;
 use crate::catalog::descriptor::{
-    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor,
+    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor, Timing,
 };
 use crate::session::locks::mode;
 use sql_types::{SqlError, SqlResult, SqlState};
@@ -19,11 +19,21 @@ pub(super) fn column_position(table: &TableDescriptor, name: &str) -> SqlResult<
     })
 }
 
-fn key_position(table: &TableDescriptor, name: &str) -> SqlResult<usize> {
+/// As [`column_position`], for a column named in a key.
+pub(super) fn key_position(table: &TableDescriptor, name: &str) -> SqlResult<usize> {
     column_position(table, name).map_err(|_| {
         let message = format!("column \"{name}\" named in key does not exist");
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
     })
+}
+
+/// Fails if the values of a type have no order.
+pub(super) fn check_ordered(ty: sql_types::Type) -> SqlResult<()> {
+    if !matches!(ty, sql_types::Type::JSON | sql_types::Type::RECORD) {
+        return Ok(());
+    }
+    let message = format!("data type {ty} has no default operator class for access method \"btree\"");
+    Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
 }
 
 /// The key columns of an index by name; duplicates and types without order are refused.
@@ -41,13 +51,7 @@ pub(super) fn key_columns(
             let message = format!("column \"{name}\" appears twice in a key");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
-        if column.ty.ty == sql_types::Type::JSON {
-            let message = format!(
-                "data type {} has no default operator class for access method \"btree\"",
-                column.ty.ty
-            );
-            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-        }
+        check_ordered(column.ty.ty)?;
         columns.push((column.id, *descending));
     }
     Ok(columns)
@@ -103,6 +107,7 @@ impl DdlContext<'_> {
             unique: true,
             constraint: true,
             columns,
+            ..IndexDescriptor::default()
         })
     }
 
@@ -130,7 +135,7 @@ impl DdlContext<'_> {
                 constraint_name(table, second, "check")
             }
         };
-        let expr = bare(expr)?;
+        let expr = &self.stable_types(bare(expr)?)?;
         let view = self.working_view()?;
         let eval = view.eval(self.times);
         bind::bind_check(expr, &Arc::new(table.clone()), &view.bind_context(&eval, &[]))?;
@@ -146,6 +151,7 @@ impl DdlContext<'_> {
         name: Option<&str>,
         columns: &[String],
         key: &ForeignKey,
+        timing: Timing,
     ) -> SqlResult<()> {
         let itself = key.table.name == table.name
             && self.find(&key.table).is_none_or(|found| found.oid() == table.oid);
@@ -180,12 +186,21 @@ impl DdlContext<'_> {
             let message = "number of referencing and referenced columns for foreign key disagree";
             return Err(SqlError::new(SqlState::INVALID_FOREIGN_KEY, message));
         }
-        let unique = referenced.indexes.iter().any(|index| {
+        let over = |index: &&IndexDescriptor| {
             index.unique
+                && index.is_plain()
                 && index.columns.len() == referenced_ids.len()
                 && index.columns.iter().all(|(id, _)| referenced_ids.contains(id))
-        });
-        if !unique {
+        };
+        let unique: Vec<_> = referenced.indexes.iter().filter(over).collect();
+        if !unique.is_empty() && !unique.iter().any(|index| index.is_key()) {
+            let message = format!(
+                "cannot use a deferrable unique constraint for referenced table \"{}\"",
+                referenced.name
+            );
+            return Err(SqlError::new(SqlState::OBJECT_STATE, message));
+        }
+        if unique.is_empty() {
             let message = format!(
                 "there is no unique constraint matching given keys for referenced table \"{}\"",
                 referenced.name
@@ -219,6 +234,7 @@ impl DdlContext<'_> {
             referenced_columns: referenced_ids,
             on_delete: key.on_delete,
             on_update: key.on_update,
+            timing,
         });
         Ok(())
     }
@@ -232,7 +248,9 @@ impl DdlContext<'_> {
         let name = constraint.name.as_deref();
         match &constraint.kind {
             ConstraintKind::Check(expr) => self.add_check(table, name, expr).await,
-            ConstraintKind::Foreign(columns, key) => self.add_foreign_key(table, name, columns, key).await,
+            ConstraintKind::Foreign(columns, key) => {
+                self.add_foreign_key(table, name, columns, key, constraint.timing).await
+            }
             _ => Err(SqlError::internal("a constraint with an index")),
         }
     }

@@ -7,6 +7,7 @@ use crate::catalog::descriptor::{
     ViewDescriptor,
 };
 use crate::catalog::store::{self, Section};
+use crate::catalog::user_type::TypeDescriptor;
 use crate::catalog::{CatalogSnapshot, Relation};
 use crate::engine::Engine;
 use crate::exec::{MemoryBudget, kv_error};
@@ -154,6 +155,15 @@ impl DdlContext<'_> {
         self.catalog.table(oid).cloned().ok_or_else(|| SqlError::internal(format!("table {oid} is gone")))
     }
 
+    /// Fails if the transaction has put off a check because of a change of the table.
+    pub(crate) fn check_unused(&self, table: &TableDescriptor, what: &str) -> SqlResult<()> {
+        if !self.open.deferred.concerns(table.oid) {
+            return Ok(());
+        }
+        let message = format!("cannot {what} \"{}\" because it has pending trigger events", table.name);
+        Err(SqlError::new(SqlState::OBJECT_IN_USE, message))
+    }
+
     pub(crate) fn check_owner(&self, kind: &str, name: &str, owner: Oid) -> SqlResult<()> {
         if self.catalog.owns(self.user(), owner) { Ok(()) } else { Err(must_own(kind, name)) }
     }
@@ -235,6 +245,21 @@ impl DdlContext<'_> {
     pub(crate) fn remove_view(&mut self, oid: Oid) -> SqlResult<()> {
         self.write(Section::View, &[u64::from(oid)], None)?;
         self.catalog.views.remove(&oid);
+        self.remove_acl(oid)?;
+        self.catalog.finish();
+        Ok(())
+    }
+
+    pub(crate) fn put_type(&mut self, ty: TypeDescriptor) -> SqlResult<()> {
+        self.write(Section::Type, &[u64::from(ty.oid)], Some(store::encode(&ty)?))?;
+        self.catalog.types.insert(ty.oid, Arc::new(ty));
+        self.catalog.finish();
+        Ok(())
+    }
+
+    pub(crate) fn remove_type(&mut self, oid: Oid) -> SqlResult<()> {
+        self.write(Section::Type, &[u64::from(oid)], None)?;
+        self.catalog.types.remove(&oid);
         self.remove_acl(oid)?;
         self.catalog.finish();
         Ok(())

@@ -1,12 +1,14 @@
 //! CREATE TABLE and CREATE TABLE AS.
 
 use super::DdlContext;
+use super::index::included_columns;
 use super::statement::{ColumnDef, ConstraintKind, CreateTable, Like};
 use super::tokens::{Name, quote_ident, quote_literal};
+use super::type_names::mark;
 use crate::bind::Binder;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{
-    ColumnDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor, TablePlacement,
+    ColumnDescriptor, ColumnId, EXPRESSION, IndexDescriptor, PRIMARY_INDEX, TableDescriptor, TablePlacement,
 };
 use crate::exec::execute;
 use crate::parse::Statement;
@@ -28,6 +30,7 @@ impl DdlContext<'_> {
             return Ok(None);
         }
         self.check_free(schema, &name.name)?;
+        self.check_row_type_free(schema, &name.name)?;
         Ok(Some(schema))
     }
 
@@ -51,6 +54,7 @@ impl DdlContext<'_> {
             comment: None,
             row_count: None,
             placement: TablePlacement::default(),
+            bound: Default::default(),
         })
     }
 
@@ -75,11 +79,11 @@ impl DdlContext<'_> {
             let message = format!("column name \"{}\" conflicts with a system column name", column.name);
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
-        let ty = match column.serial {
-            Some(2) => Type::INT2.into(),
-            Some(4) => Type::INT4.into(),
-            Some(_) => Type::INT8.into(),
-            None => self.column_type(&column.ty)?,
+        let (ty, domain) = match column.serial {
+            Some(2) => (Type::INT2.into(), None),
+            Some(4) => (Type::INT4.into(), None),
+            Some(_) => (Type::INT8.into(), None),
+            None => self.declared_type(&column.ty)?,
         };
         let mut described = ColumnDescriptor {
             id: table.next_column,
@@ -92,6 +96,7 @@ impl DdlContext<'_> {
             sequence: None,
             hidden: false,
             comment: None,
+            domain,
         };
         if let Some(text) = &column.default {
             if column.serial.is_some() || column.identity.is_some() {
@@ -131,11 +136,13 @@ impl DdlContext<'_> {
     /// bare string.
     fn stable_default(&self, text: &str, column: &ColumnDescriptor) -> SqlResult<String> {
         use sqlparser::ast::{Expr, Value};
+        let named = self.stable_types(text)?;
+        let text = named.as_str();
         let ast = crate::parse::parse_expr(text)?;
         if let Expr::Value(value) = &ast
             && let Value::SingleQuotedString(string) = &value.value
         {
-            return Ok(format!("{}::{}", quote_literal(string), column.ty.ty));
+            return Ok(format!("{}::{}", quote_literal(string), stored_name(column.ty.ty)));
         }
         let lower = text.to_ascii_lowercase();
         let Some(start) = lower.find("nextval(") else { return Ok(text.to_string()) };
@@ -199,29 +206,58 @@ impl DdlContext<'_> {
     /// Copies the indexes of the table a LIKE names, once all columns are there.
     async fn copy_indexes(&mut self, table: &mut TableDescriptor, like: &Like) -> SqlResult<()> {
         let source = self.table(&like.table)?;
-        for index in &source.indexes {
-            let names: Option<Vec<(String, bool)>> = index
-                .columns
-                .iter()
-                .map(|(id, descending)| {
-                    let column = source.column(*id).filter(|column| !column.hidden)?;
-                    Some((column.name.clone(), *descending))
-                })
-                .collect();
-            let Some(names) = names else { continue };
-            let primary = index.id == PRIMARY_INDEX;
-            let mut copied = self.constraint_index(table, None, &names, primary).await?;
-            copied.unique = index.unique;
-            copied.constraint = index.constraint;
-            if !index.constraint {
-                let second: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-                let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
-                copied.name =
-                    self.relation_name(table.schema, (&table.name, &second.join("_"), "idx"), &taken);
+        let hidden = |id: &ColumnId| source.column(*id).is_some_and(|column| column.hidden);
+        for index in source.indexes.iter().filter(|index| !index.columns.iter().any(|(id, _)| hidden(id))) {
+            let name_of = |id: &ColumnId| source.column(*id).map(|column| column.name.clone());
+            if index.constraint {
+                let names =
+                    index.columns.iter().filter_map(|(id, descending)| Some((name_of(id)?, *descending)));
+                let names: Vec<(String, bool)> = names.collect();
+                let primary = index.id == PRIMARY_INDEX;
+                let mut copied = self.constraint_index(table, None, &names, primary).await?;
+                copied.timing = index.timing;
+                if primary {
+                    table.indexes.insert(0, copied)
+                } else {
+                    table.indexes.push(copied)
+                }
+                continue;
             }
-            if primary { table.indexes.insert(0, copied) } else { table.indexes.push(copied) }
+            let id_of = |id: &ColumnId| {
+                let name = name_of(id)?;
+                table.columns.iter().find(|column| column.name == name).map(|column| column.id)
+            };
+            let names: Vec<String> = index
+                .parts()
+                .filter_map(|(id, expression, _)| match expression {
+                    Some(expression) => Some(expression.name.clone()),
+                    None => name_of(&id),
+                })
+                .chain(index.included.iter().filter_map(name_of))
+                .collect();
+            let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
+            let name = self.relation_name(table.schema, (&table.name, &names.join("_"), "idx"), &taken);
+            let columns = index.columns.iter().filter_map(|(id, descending)| match *id {
+                EXPRESSION => Some((EXPRESSION, *descending)),
+                _ => Some((id_of(id)?, *descending)),
+            });
+            let columns = columns.collect();
+            let included = index.included.iter().filter_map(id_of).collect();
+            let oid = self.new_oid().await?;
+            table.indexes.push(IndexDescriptor { id: oid, oid, name, columns, included, ..index.clone() });
         }
         Ok(())
+    }
+}
+
+/// A type as stored expressions name it.
+fn stored_name(ty: Type) -> String {
+    let element = ty.element().filter(|_| ty.is_enum_array());
+    match element.unwrap_or(ty) {
+        named if named.is_enum() => {
+            format!("{}{}", mark(named.0), if element.is_some() { "[]" } else { "" })
+        }
+        _ => ty.to_string(),
     }
 }
 
@@ -244,6 +280,7 @@ pub(super) fn add_rowid(table: &mut TableDescriptor) {
         sequence: None,
         hidden: true,
         comment: None,
+        domain: None,
     });
     let primary = IndexDescriptor {
         id: PRIMARY_INDEX,
@@ -252,6 +289,7 @@ pub(super) fn add_rowid(table: &mut TableDescriptor) {
         unique: true,
         constraint: false,
         columns: vec![(id, false)],
+        ..IndexDescriptor::default()
     };
     table.indexes.insert(0, primary);
 }
@@ -282,7 +320,8 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
                         format!("multiple primary keys for table \"{}\" are not allowed", table.name);
                     return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
                 }
-                let index = cx.constraint_index(&table, constraint_name, columns, true).await?;
+                let mut index = cx.constraint_index(&table, constraint_name, columns, true).await?;
+                index.included = included_columns(&table, &constraint.included)?;
                 for (id, _) in &index.columns {
                     if let Some(column) = table.columns.iter_mut().find(|column| column.id == *id) {
                         column.nullable = false;
@@ -292,7 +331,9 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
                 primary = Some(index);
             }
             ConstraintKind::Unique(columns) => {
-                let index = cx.constraint_index(&table, constraint_name, columns, false).await?;
+                let mut index = cx.constraint_index(&table, constraint_name, columns, false).await?;
+                index.timing = constraint.timing;
+                index.included = included_columns(&table, &constraint.included)?;
                 let same = |known: &IndexDescriptor| known.columns == index.columns && known.constraint;
                 if !table.indexes.iter().any(same) {
                     table.indexes.push(index);
@@ -357,6 +398,7 @@ pub(super) async fn create_as(
             sequence: None,
             hidden: false,
             comment: None,
+            domain: None,
         });
         table.next_column += 1;
     }
@@ -406,6 +448,7 @@ impl DdlContext<'_> {
             cancel: &view.shared.cancel.0.flag,
             stats: None,
             implicit_commit: false,
+            deferred: &self.open.deferred,
             engine: view.derived.engine,
         };
         execute(&Arc::new(plan), &cx)?.finish(&cx).await

@@ -4,6 +4,7 @@ use super::DdlContext;
 use super::index;
 use super::statement::ObjectKind;
 use super::tokens::Name;
+use super::user_type;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{IndexDescriptor, TableDescriptor};
 use crate::catalog::oids;
@@ -19,7 +20,12 @@ pub(super) async fn drop_all(
     cascade: bool,
 ) -> SqlResult<()> {
     // Objects that are dropped together may depend on each other.
-    let together: Vec<Oid> = names.iter().filter_map(|name| cx.find(name)).map(Relation::oid).collect();
+    let together: Vec<Oid> = match kind {
+        ObjectKind::Type | ObjectKind::Domain => {
+            names.iter().filter_map(|name| cx.find_type(name)).map(|ty| ty.oid).collect()
+        }
+        _ => names.iter().filter_map(|name| cx.find(name)).map(Relation::oid).collect(),
+    };
     for name in names {
         drop_one(cx, kind, name, if_exists, cascade, &together).await?;
     }
@@ -75,6 +81,9 @@ async fn drop_one(
             }
             drop_relation(cx, found, cascade, together).await
         }
+        ObjectKind::Type | ObjectKind::Domain => {
+            user_type::drop(cx, kind, name, if_exists, cascade, together).await
+        }
         ObjectKind::Schema => drop_schema(cx, name, if_exists, cascade).await,
         ObjectKind::Database => drop_database(cx, name, if_exists),
         ObjectKind::Role => super::role::drop(cx, name, if_exists),
@@ -126,6 +135,7 @@ async fn drop_table(cx: &mut DdlContext<'_>, oid: Oid, cascade: bool, together: 
     let Some(table) = cx.catalog.table(oid).cloned() else { return Ok(()) };
     cx.check_owner("table", &table.name, table.owner)?;
     cx.lock(oid, mode::ACCESS_EXCLUSIVE).await?;
+    cx.check_unused(&table, "DROP TABLE")?;
     let referring: Vec<_> =
         cx.catalog.referencing(oid).into_iter().filter(|(other, _)| other.oid != oid).collect();
     for (other, position) in referring {
@@ -164,7 +174,7 @@ async fn drop_table(cx: &mut DdlContext<'_>, oid: Oid, cascade: bool, together: 
     cx.remove_table(oid)
 }
 
-fn dependents(what: &str, detail: String) -> SqlError {
+pub(super) fn dependents(what: &str, detail: String) -> SqlError {
     let message = format!("cannot drop {what} because other objects depend on it");
     SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
         .with_detail(detail)
@@ -181,7 +191,8 @@ pub(super) fn release_views(
     release_readers(cx, table.oid, cascade, what, &[])
 }
 
-fn release_readers(
+/// Drops the views that read a relation or name a type (`cascade`), or refuses.
+pub(super) fn release_readers(
     cx: &mut DdlContext<'_>,
     oid: Oid,
     cascade: bool,
@@ -222,9 +233,9 @@ pub(super) fn release_index(
     let same = |ids: &[u32]| ids.len() == columns.len() && ids.iter().all(|id| columns.contains(id));
     let other_serves = table.indexes.iter().any(|other| {
         let ids: Vec<_> = other.columns.iter().map(|(id, _)| *id).collect();
-        other.unique && other.oid != index.oid && same(&ids)
+        other.is_key() && other.oid != index.oid && same(&ids)
     });
-    if other_serves || !index.unique {
+    if other_serves || !index.is_key() {
         return Ok(());
     }
     for (referring, position) in cx.catalog.referencing(table.oid) {
@@ -306,6 +317,11 @@ async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, casc
     let mut inside: Vec<Relation> =
         cx.catalog.relations(schema.database, schema.oid).map(|(_, found)| found).collect();
     inside.retain(|relation| !matches!(relation, Relation::Index(..)));
+    let types = user_type::types_in(cx, schema.database, schema.oid);
+    if let (true, false, Some(ty)) = (inside.is_empty(), cascade, types.first()) {
+        let detail = format!("type {} depends on schema {}", ty.name, schema.name);
+        return Err(dependents(&format!("schema {}", schema.name), detail));
+    }
     if !inside.is_empty() && !cascade {
         let first = cx
             .catalog
@@ -319,6 +335,11 @@ async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, casc
     let together: Vec<Oid> = inside.iter().map(|relation| relation.oid()).collect();
     for relation in inside {
         drop_relation(cx, relation, true, &together).await?;
+    }
+    for ty in types {
+        if cx.catalog.user_type(ty.ty()).is_some() {
+            user_type::drop_type(cx, &ty, true, &[]).await?;
+        }
     }
     cx.drop_schema(&schema)
 }
@@ -356,6 +377,9 @@ fn drop_database(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> SqlRe
         cx.catalog.views.values().filter(|v| v.database == database.oid).map(|v| v.oid).collect();
     for oid in views {
         cx.remove_view(oid)?;
+    }
+    for ty in user_type::types_in(cx, database.oid, 0) {
+        cx.remove_type(ty.oid)?;
     }
     let schemas: Vec<_> =
         cx.catalog.schemas.values().filter(|s| s.database == database.oid).cloned().collect();

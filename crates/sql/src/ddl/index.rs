@@ -1,18 +1,163 @@
 //! CREATE INDEX.
 
 use super::DdlContext;
-use super::constraint::key_columns;
-use super::statement::CreateIndex;
+use super::constraint::{check_ordered, column_position, key_position};
+use super::statement::{CreateIndex, IndexKey, IndexPart};
+use super::type_names::mark;
+use crate::bind;
 use crate::catalog::Relation;
-use crate::catalog::descriptor::IndexDescriptor;
+use crate::catalog::descriptor::{ColumnId, EXPRESSION, IndexDescriptor, IndexExpression, TableDescriptor};
+use crate::optimize::fold::fold_expr;
+use crate::optimize::implies::normal;
+use crate::plan::Expr;
 use crate::session::locks::mode;
-use sql_types::{SqlError, SqlResult, SqlState};
+use crate::table::{bind_expression, bind_predicate, bound_index, row_expr_text};
+use sql_types::text::name_types;
+use sql_types::{SqlError, SqlResult, SqlState, Type};
+use std::sync::Arc;
+
+/// Columns an index may have.
+const MOST_COLUMNS: usize = 32;
+
+/// The key columns of an index.
+#[derive(Default)]
+pub(super) struct IndexKeys {
+    pub columns: Vec<(ColumnId, bool)>,
+    pub expressions: Vec<IndexExpression>,
+    /// By column: what it is called.
+    pub names: Vec<String>,
+}
+
+impl IndexKeys {
+    /// A name that no column has yet.
+    fn free_name(&self, wanted: &str) -> String {
+        let numbered = (1..).map(|number| format!("{wanted}{number}"));
+        let mut names = std::iter::once(wanted.to_string()).chain(numbered);
+        names.find(|name| !self.names.contains(name)).unwrap_or_default()
+    }
+}
+
+/// The columns of INCLUDE.
+pub(super) fn included_columns(table: &TableDescriptor, names: &[String]) -> SqlResult<Vec<ColumnId>> {
+    names.iter().map(|name| key_position(table, name).map(|at| table.columns[at].id)).collect()
+}
+
+/// Whether two bound expressions are the same once their constants are computed.
+fn same(a: &Expr, b: &Expr) -> bool {
+    let folded = |expr: &Expr| {
+        let mut expr = expr.clone();
+        fold_expr(&mut expr);
+        normal(&expr)
+    };
+    folded(a).same(&folded(b))
+}
+
+/// The text to store for an expression: one that means the same without the session in which it was written.
+fn stored(
+    written: &str,
+    bound: &Expr,
+    table: &Arc<TableDescriptor>,
+    bind: fn(&str, &Arc<TableDescriptor>) -> SqlResult<Expr>,
+) -> SqlResult<String> {
+    if bind(written, table).is_ok_and(|again| same(&again, bound)) {
+        return Ok(written.to_string());
+    }
+    let spelt = name_types(&row_expr_text(bound, table), |ty| Some(mark(ty.0)));
+    if bind(&spelt, table).is_ok_and(|again| same(&again, bound)) {
+        return Ok(spelt);
+    }
+    Err(SqlError::unsupported("an index over an expression that depends on the session's settings"))
+}
+
+impl DdlContext<'_> {
+    /// The key columns of an index, checked.
+    pub(super) fn index_keys(
+        &self,
+        table: &Arc<TableDescriptor>,
+        parts: &[IndexPart],
+    ) -> SqlResult<IndexKeys> {
+        if parts.len() > MOST_COLUMNS {
+            return Err(SqlError::new(
+                SqlState::PROGRAM_LIMIT,
+                "cannot use more than 32 columns in an index",
+            ));
+        }
+        let view = self.working_view()?;
+        let eval = view.eval(self.times);
+        let context = view.bind_context(&eval, &[]);
+        let mut keys = IndexKeys::default();
+        for part in parts {
+            let text = match &part.what {
+                IndexKey::Column(name) => {
+                    let column = &table.columns[column_position(table, name).map_err(|_| {
+                        let message = format!("column \"{name}\" does not exist");
+                        SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+                    })?];
+                    check_ordered(column.ty.ty)?;
+                    keys.names.push(keys.free_name(name));
+                    keys.columns.push((column.id, part.descending));
+                    continue;
+                }
+                IndexKey::Expression(text) => text,
+            };
+            let bound = bind::bind_index_expr(text, table, &context)?;
+            check_ordered(bound.ty())?;
+            if let Expr::Column(position, _) = bound
+                && let Some(column) = table.columns.get(position)
+            {
+                keys.names.push(keys.free_name(&column.name));
+                keys.columns.push((column.id, part.descending));
+                continue;
+            }
+            let name = match bind::output_name(&crate::parse::parse_expr(text)?) {
+                name if name == "?column?" => "expr".to_string(),
+                name => name,
+            };
+            let name = keys.free_name(&name);
+            keys.names.push(name.clone());
+            keys.columns.push((EXPRESSION, part.descending));
+            let text = stored(text, &bound, table, bind_expression)?;
+            keys.expressions.push(IndexExpression { text, name, ty: bound.ty() });
+        }
+        Ok(keys)
+    }
+
+    /// The predicate of an index as it is stored.
+    fn index_predicate(&self, table: &Arc<TableDescriptor>, text: &str) -> SqlResult<String> {
+        let view = self.working_view()?;
+        let eval = view.eval(self.times);
+        let bound = bind::bind_index_predicate(text, table, &view.bind_context(&eval, &[]))?;
+        stored(text, &bound, table, bind_predicate)
+    }
+}
+
+/// Finds out the types of a table's index expressions anew, after a change of its columns.
+///
+/// # Errors
+/// What is wrong with an expression now.
+pub(super) fn retype_expressions(table: &mut TableDescriptor) -> SqlResult<()> {
+    let with = Arc::new(table.clone());
+    for index in table.indexes.iter_mut().filter(|index| !index.is_plain()) {
+        let Some(bound) = bound_index(&with, index.id)? else { continue };
+        let types: Vec<Type> = bound.columns.iter().flatten().map(Expr::ty).collect();
+        for (expression, ty) in index.expressions.iter_mut().zip(types) {
+            check_ordered(ty)?;
+            expression.ty = ty;
+        }
+    }
+    Ok(())
+}
 
 /// CREATE INDEX
 pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlResult<()> {
     let table = cx.own_table(&index.table)?;
     cx.lock(table.oid, mode::SHARE).await?;
-    let columns = key_columns(&table, &index.columns)?;
+    let keys = cx.index_keys(&table, &index.columns)?;
+    let included = included_columns(&table, &index.included)?;
+    let predicate = match &index.predicate {
+        Some(text) => Some(cx.index_predicate(&table, text)?),
+        None => None,
+    };
     let name = match &index.name {
         Some(name) => {
             if name
@@ -34,8 +179,8 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlR
             name.name.clone()
         }
         None => {
-            let second: Vec<&str> = index.columns.iter().map(|(name, _)| name.as_str()).collect();
-            cx.relation_name(table.schema, (&table.name, &second.join("_"), "idx"), &[])
+            let names: Vec<&str> = keys.names.iter().chain(&index.included).map(String::as_str).collect();
+            cx.relation_name(table.schema, (&table.name, &names.join("_"), "idx"), &[])
         }
     };
     let oid = cx.new_oid().await?;
@@ -46,7 +191,11 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlR
         name,
         unique: index.unique,
         constraint: false,
-        columns,
+        columns: keys.columns,
+        expressions: keys.expressions,
+        predicate,
+        included,
+        ..IndexDescriptor::default()
     });
     changed.next_index = changed.next_index.max(oid + 1);
     cx.backfill(&changed, oid).await?;

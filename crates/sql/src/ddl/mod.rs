@@ -20,10 +20,10 @@
 //!
 //! # What is missing
 //!
-//! Temporary tables, partitions, inheritance, expression and partial indexes, deferrable and exclusion
-//! constraints, generated columns, user-defined types and functions, triggers, rules, materialized
-//! views, row level security: each fails with 0A000 and its name. A crash of the node in the middle of
-//! a large rewrite leaves keys behind that nothing refers to.
+//! Temporary tables, partitions, inheritance, deferrable primary keys, exclusion constraints, generated columns,
+//! composite and range types, functions, triggers, rules, materialized views, row level security: each fails with
+//! 0A000 and its name. A crash of the node in the middle of a large rewrite leaves keys behind that nothing refers
+//! to.
 
 mod alter_column;
 mod alter_table;
@@ -32,11 +32,13 @@ mod comment;
 mod constraint;
 mod context;
 mod create_table;
+mod domain;
 mod drop_object;
 mod index;
 mod naming;
 mod parse;
 mod parse_table;
+mod parse_type;
 pub(crate) mod placement;
 mod rewrite;
 mod role;
@@ -46,10 +48,13 @@ mod sequence;
 pub(crate) mod statement;
 pub(crate) mod tokens;
 mod truncate;
+mod type_names;
+mod user_type;
 mod view;
 
 pub(crate) use context::DdlContext;
 pub(crate) use parse::{parse, parse_select_into};
+pub(crate) use type_names::unmark;
 
 use sql_types::{SqlError, SqlResult};
 use statement::Ddl;
@@ -74,6 +79,9 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
         Ddl::CreateView { name, or_replace, columns, query } => {
             view::create(cx, name, *or_replace, columns, query).await?;
         }
+        Ddl::CreateEnum { name, labels } => user_type::create_enum(cx, name, labels).await?,
+        Ddl::CreateDomain(written) => domain::create(cx, written).await?,
+        Ddl::AlterType { name, domain, action } => user_type::alter(cx, name, *domain, action).await?,
         Ddl::CreateRole { name, options } => role::create(cx, name, options).await?,
         Ddl::CreateExtension { name, if_not_exists } => {
             schema_object::create_extension(cx, name, *if_not_exists)?

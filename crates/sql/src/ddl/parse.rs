@@ -106,6 +106,12 @@ fn create(c: &mut Cursor) -> SqlResult<Ddl> {
         let name = c.name()?;
         return Ok(Ddl::CreateSequence { name, if_not_exists, options: sequence_options(c)? });
     }
+    if c.take("type") {
+        return super::parse_type::create_type(c);
+    }
+    if c.take("domain") {
+        return super::parse_type::create_domain(c);
+    }
     if c.take("schema") {
         let if_not_exists = c.take("if not exists");
         let name = if c.at_words("authorization") { None } else { Some(c.ident()?) };
@@ -307,6 +313,12 @@ fn alter(c: &mut Cursor) -> SqlResult<Ddl> {
         }
         return Ok(Ddl::AlterSequence { name, if_exists, options: sequence_options(c)? });
     }
+    if c.take("type") {
+        return super::parse_type::alter_type(c);
+    }
+    if c.take("domain") {
+        return super::parse_type::alter_domain(c);
+    }
     if c.take("role") || c.take("user") || c.take("group") {
         return alter_role(c);
     }
@@ -413,8 +425,8 @@ fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
         ("extension", ObjectKind::Extension),
         ("materialized view", ObjectKind::Other("materialized view")),
         ("foreign table", ObjectKind::Other("foreign table")),
-        ("type", ObjectKind::Other("type")),
-        ("domain", ObjectKind::Other("type")),
+        ("type", ObjectKind::Type),
+        ("domain", ObjectKind::Domain),
         ("function", ObjectKind::Other("function")),
         ("procedure", ObjectKind::Other("procedure")),
         ("routine", ObjectKind::Other("routine")),
@@ -494,6 +506,8 @@ fn comment(c: &mut Cursor) -> SqlResult<Ddl> {
         ("role", ObjectKind::Role),
         ("constraint", ObjectKind::Constraint),
         ("extension", ObjectKind::Extension),
+        ("type", ObjectKind::Type),
+        ("domain", ObjectKind::Domain),
     ];
     let Some((_, kind)) = kinds.iter().find(|(word, _)| c.take(word)) else {
         return unsupported(format!("COMMENT ON {}", c.word().unwrap_or_default().to_uppercase()));

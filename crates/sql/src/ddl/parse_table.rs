@@ -3,10 +3,11 @@
 use super::parse::sequence_options;
 use super::placement;
 use super::statement::{
-    AlterAction, ColumnDef, Constraint, ConstraintKind, CreateIndex, CreateTable, Ddl, ForeignKey, Like,
-    ObjectKind, SequenceOptions,
+    AlterAction, ColumnDef, Constraint, ConstraintKind, CreateIndex, CreateTable, Ddl, ForeignKey, IndexKey,
+    IndexPart, Like, ObjectKind, SequenceOptions,
 };
 use super::tokens::Cursor;
+use crate::catalog::descriptor::Timing;
 use crate::parse;
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::DataType;
@@ -202,9 +203,11 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
             return Ok((column, constraints));
         };
         if let Some(kind) = kind {
-            constraints.push(Constraint { name, kind, not_valid: false });
+            let timing = timing(c, Some(&kind).filter(|kind| !matches!(kind, ConstraintKind::Check(_))))?;
+            constraints.push(Constraint { name, kind, not_valid: false, timing, included: Vec::new() });
+        } else {
+            timing(c, None)?;
         }
-        deferrable(c)?;
     }
 }
 
@@ -238,28 +241,61 @@ fn no_nulls_distinct(c: &mut Cursor) -> SqlResult<()> {
     Ok(())
 }
 
-fn index_parameters(c: &mut Cursor) -> SqlResult<()> {
-    if c.take("include") {
-        return Err(SqlError::unsupported("INCLUDE of an index"));
-    }
+/// `INCLUDE (…)`, `WITH (…)`, `USING INDEX TABLESPACE`: the columns included.
+fn index_parameters(c: &mut Cursor) -> SqlResult<Vec<String>> {
+    let included = if c.take("include") { c.ident_list()? } else { Vec::new() };
     if c.take("with") {
         c.parenthesized()?;
     }
     if c.take("using index tablespace") {
         c.ident()?;
     }
-    Ok(())
+    Ok(included)
 }
 
-/// DEFERRABLE is refused, its absence accepted.
-fn deferrable(c: &mut Cursor) -> SqlResult<()> {
+/// `[NOT] DEFERRABLE` and `INITIALLY …` of a constraint.
+fn written_timing(c: &mut Cursor) -> SqlResult<Timing> {
+    let (mut deferrable, mut deferred): (Option<bool>, Option<bool>) = (None, None);
     loop {
-        if c.take("not deferrable") || c.take("initially immediate") {
-        } else if c.take("deferrable") || c.take("initially deferred") {
-            return Err(SqlError::unsupported("a deferrable constraint"));
+        let (twice, what) = if c.take("not deferrable") {
+            (deferrable.replace(false), "DEFERRABLE/NOT DEFERRABLE")
+        } else if c.take("deferrable") {
+            (deferrable.replace(true), "DEFERRABLE/NOT DEFERRABLE")
+        } else if c.take("initially immediate") {
+            (deferred.replace(false), "INITIALLY IMMEDIATE/DEFERRED")
+        } else if c.take("initially deferred") {
+            (deferred.replace(true), "INITIALLY IMMEDIATE/DEFERRED")
         } else {
-            return Ok(());
+            break;
+        };
+        if twice.is_some() {
+            let message = format!("multiple {what} clauses not allowed");
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
+    }
+    if deferrable == Some(false) && deferred == Some(true) {
+        let message = "constraint declared INITIALLY DEFERRED must be DEFERRABLE";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    let deferred = deferred == Some(true);
+    Ok(Timing { deferrable: deferrable == Some(true) || deferred, deferred })
+}
+
+/// The same of a constraint that may not take it; `None` stands for NOT NULL, a default and the like.
+fn timing(c: &mut Cursor, kind: Option<&ConstraintKind>) -> SqlResult<Timing> {
+    let timing = written_timing(c)?;
+    match kind {
+        None if timing.deferrable => {
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, "misplaced DEFERRABLE clause"))
+        }
+        Some(ConstraintKind::Check(_)) if timing.deferrable => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "CHECK constraints cannot be marked DEFERRABLE",
+        )),
+        Some(ConstraintKind::Primary(_) | ConstraintKind::UsingIndex(..)) if timing.deferrable => {
+            Err(SqlError::unsupported("a deferrable primary key, or a deferrable constraint USING INDEX"))
+        }
+        _ => Ok(timing),
     }
 }
 
@@ -335,11 +371,11 @@ fn table_constraint(c: &mut Cursor) -> SqlResult<Option<Constraint>> {
     } else {
         return Ok(None);
     };
-    index_parameters(c)?;
-    deferrable(c)?;
+    let included = index_parameters(c)?;
     let not_valid = c.take("not valid");
-    deferrable(c)?;
-    Ok(Some(Constraint { name, kind, not_valid }))
+    let timing = timing(c, Some(&kind))?;
+    let not_valid = not_valid || c.take("not valid");
+    Ok(Some(Constraint { name, kind, not_valid, timing, included }))
 }
 
 fn unique_follows(c: &mut Cursor) -> bool {
@@ -367,13 +403,7 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
     c.expect_token(&Token::LParen)?;
     let mut columns = Vec::new();
     loop {
-        if c.peek() == Some(&Token::LParen) {
-            return Ok(Ddl::Unsupported("an index over an expression".into()));
-        }
-        let column = c.ident()?;
-        if c.peek() == Some(&Token::LParen) {
-            return Ok(Ddl::Unsupported("an index over an expression".into()));
-        }
+        let what = index_key(c)?;
         if c.take("collate") {
             c.name()?;
         }
@@ -396,24 +426,37 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
             }
             c.advance();
         }
-        columns.push((column, descending));
+        columns.push(IndexPart { what, descending });
         if !c.take_token(&Token::Comma) {
             break;
         }
     }
     c.expect_token(&Token::RParen)?;
-    if c.at_words("include") {
-        return Ok(Ddl::Unsupported("INCLUDE of an index".into()));
-    }
+    let included = if c.take("include") { c.ident_list()? } else { Vec::new() };
     if c.take("nulls not distinct") {
         return Ok(Ddl::Unsupported("NULLS NOT DISTINCT".into()));
     }
     c.take("nulls distinct");
     storage_options(c)?;
-    if c.at_words("where") {
-        return Ok(Ddl::Unsupported("a partial index".into()));
+    let predicate = if c.take("where") { Some(c.expr()?) } else { None };
+    Ok(Ddl::CreateIndex(CreateIndex { name, table, if_not_exists, unique, columns, included, predicate }))
+}
+
+/// A column, a call of a function, or an expression in parentheses.
+fn index_key(c: &mut Cursor) -> SqlResult<IndexKey> {
+    if c.peek() == Some(&Token::LParen) {
+        return Ok(IndexKey::Expression(c.parenthesized()?));
     }
-    Ok(Ddl::CreateIndex(CreateIndex { name, table, if_not_exists, unique, columns }))
+    let start = c.position();
+    let column = c.ident()?;
+    while c.take_token(&Token::Period) {
+        c.ident()?;
+    }
+    if c.peek() != Some(&Token::LParen) {
+        return Ok(IndexKey::Column(column));
+    }
+    c.parenthesized()?;
+    Ok(IndexKey::Expression(c.text(start, c.position())))
 }
 
 /// After `ALTER TABLE` and its kin.
@@ -479,6 +522,10 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
     }
     if c.take("set schema") {
         return Ok(AlterAction::SetSchema(c.ident()?));
+    }
+    if c.take("alter constraint") {
+        let name = c.ident()?;
+        return Ok(AlterAction::AlterConstraint(name, written_timing(c)?));
     }
     if c.take("alter column") || c.take("alter") {
         return alter_column(c);

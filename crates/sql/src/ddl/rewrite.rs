@@ -44,8 +44,9 @@ impl Target<'_> {
             entries.push((row_key.clone(), codec.row_value(row)?, true));
         }
         for index in codec.secondary().iter().filter(|index| wanted(index.id)) {
-            let entry = codec.index_entry(index, row, &row_key)?;
-            entries.push((entry.key, entry.value, index.unique && !index.has_null(row)));
+            if let Some(entry) = codec.index_entry(index, row, &row_key)? {
+                entries.push((entry.key, entry.value, entry.unique));
+            }
         }
         Ok(entries)
     }
@@ -166,17 +167,12 @@ fn duplicate(error: KvError, target: &Target<'_>) -> SqlError {
         Some((descriptor, values))
     });
     let Some((index, values)) = found else { return kv_error(error) };
-    let names: Vec<&str> = index
-        .columns
-        .iter()
-        .filter_map(|(id, _)| table.column(*id))
-        .map(|column| column.name.as_str())
-        .collect();
+    let columns = crate::table::key_names(table, index);
+    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let context = sql_types::context::TextContext::plain();
-    let shown = index.columns.iter().zip(&values).map(|((id, _), value)| {
+    let shown = columns.iter().zip(&values).map(|((_, ty), value)| {
         let mut text = String::new();
-        let ty = table.column(*id).map_or(sql_types::Type::TEXT, |column| column.ty.ty);
-        sql_types::text::format(value, ty, &context, &mut text);
+        sql_types::text::format(value, *ty, &context, &mut text);
         text
     });
     let shown: Vec<String> = shown.collect();

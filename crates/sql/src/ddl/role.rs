@@ -166,6 +166,8 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
         .values()
         .filter(|s| s.owner == oid)
         .map(|s| format!("owner of sequence {}", s.name));
+    let types =
+        catalog.types.values().filter(|ty| ty.owner == oid).map(|ty| format!("owner of type {}", ty.name));
     let schemas =
         catalog.schemas.values().filter(|s| s.owner == oid).map(|s| format!("owner of schema {}", s.name));
     let databases = catalog
@@ -175,7 +177,14 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
         .map(|d| format!("owner of database {}", d.name));
     let granted = catalog.acls.values().filter(|acl| acl.grants.iter().any(|(grantee, _)| *grantee == oid));
     let granted = granted.map(|_| "privileges on an object".to_string());
-    let first = tables.chain(views).chain(sequences).chain(schemas).chain(databases).chain(granted).next();
+    let first = tables
+        .chain(views)
+        .chain(sequences)
+        .chain(types)
+        .chain(schemas)
+        .chain(databases)
+        .chain(granted)
+        .next();
     if let Some(detail) = first {
         let message = format!("role \"{}\" cannot be dropped because some objects depend on it", role.name);
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).with_detail(detail));

@@ -2,6 +2,7 @@
 
 use super::placement::PlacementChange;
 use super::tokens::Name;
+use crate::catalog::descriptor::Timing;
 use crate::parse::Statement;
 use sqlparser::ast::DataType;
 use std::sync::Arc;
@@ -37,6 +38,9 @@ pub(crate) struct Constraint {
     pub name: Option<String>,
     pub kind: ConstraintKind,
     pub not_valid: bool,
+    pub timing: Timing,
+    /// INCLUDE of a PRIMARY KEY or UNIQUE constraint.
+    pub included: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,7 +89,23 @@ pub(crate) struct CreateIndex {
     pub table: Name,
     pub if_not_exists: bool,
     pub unique: bool,
-    pub columns: Vec<(String, bool)>,
+    pub columns: Vec<IndexPart>,
+    pub included: Vec<String>,
+    /// WHERE
+    pub predicate: Option<String>,
+}
+
+/// A column of an index, or an expression, and whether it is descending.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexPart {
+    pub what: IndexKey,
+    pub descending: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum IndexKey {
+    Column(String),
+    Expression(String),
 }
 
 #[derive(Clone, Debug)]
@@ -127,6 +147,7 @@ pub(crate) enum AlterAction {
         cascade: bool,
     },
     ValidateConstraint,
+    AlterConstraint(String, Timing),
     Owner(String),
     /// SET (dormouse.…) and RESET: where the table is kept.
     Place(Vec<PlacementChange>),
@@ -147,7 +168,9 @@ pub(crate) enum ObjectKind {
     Extension,
     Column,
     Constraint,
-    /// What cannot exist here: types, functions, triggers…, with its name.
+    Type,
+    Domain,
+    /// What cannot exist here: functions, triggers…, with its name.
     Other(&'static str),
 }
 
@@ -164,6 +187,7 @@ impl ObjectKind {
             ObjectKind::Extension => "extension",
             ObjectKind::Column => "column",
             ObjectKind::Constraint => "constraint",
+            ObjectKind::Type | ObjectKind::Domain => "type",
             ObjectKind::Other(word) => word,
         }
     }
@@ -201,6 +225,46 @@ pub(crate) enum GrantTarget {
     Nothing,
 }
 
+/// What ALTER TYPE and ALTER DOMAIN do.
+#[derive(Clone, Debug)]
+pub(crate) enum TypeAction {
+    AddValue {
+        label: String,
+        if_not_exists: bool,
+        /// Before (or after) which label.
+        beside: Option<(bool, String)>,
+    },
+    RenameValue {
+        from: String,
+        to: String,
+    },
+    Rename(String),
+    SetSchema(String),
+    Owner(String),
+    Domain(DomainAction),
+}
+
+/// What ALTER DOMAIN alone does.
+#[derive(Clone, Debug)]
+pub(crate) enum DomainAction {
+    SetDefault(Option<String>),
+    SetNotNull(bool),
+    AddCheck { name: Option<String>, expr: String, not_valid: bool },
+    DropConstraint { name: String, if_exists: bool },
+    RenameConstraint { name: String, to: String },
+    Nothing,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct CreateDomain {
+    pub name: Name,
+    pub ty: DataType,
+    pub default: Option<String>,
+    pub not_null: Option<bool>,
+    /// Name and condition of each CHECK.
+    pub checks: Vec<(Option<String>, String)>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Ddl {
     CreateTable(CreateTable),
@@ -231,6 +295,16 @@ pub(crate) enum Ddl {
         or_replace: bool,
         columns: Vec<String>,
         query: String,
+    },
+    CreateEnum {
+        name: Name,
+        labels: Vec<String>,
+    },
+    CreateDomain(CreateDomain),
+    AlterType {
+        name: Name,
+        domain: bool,
+        action: TypeAction,
     },
     CreateRole {
         name: String,
@@ -317,6 +391,10 @@ impl Ddl {
             Ddl::CreateDatabase { .. } => "CREATE DATABASE",
             Ddl::CreateSequence { .. } => "CREATE SEQUENCE",
             Ddl::CreateView { .. } => "CREATE VIEW",
+            Ddl::CreateEnum { .. } => "CREATE TYPE",
+            Ddl::CreateDomain(_) => "CREATE DOMAIN",
+            Ddl::AlterType { domain: false, .. } => "ALTER TYPE",
+            Ddl::AlterType { .. } => "ALTER DOMAIN",
             Ddl::CreateRole { .. } => "CREATE ROLE",
             Ddl::CreateExtension { .. } => "CREATE EXTENSION",
             Ddl::AlterTable { kind: ObjectKind::Index, .. } => "ALTER INDEX",
@@ -338,6 +416,8 @@ impl Ddl {
                 ObjectKind::Database => "DROP DATABASE",
                 ObjectKind::Role => "DROP ROLE",
                 ObjectKind::Extension => "DROP EXTENSION",
+                ObjectKind::Type => "DROP TYPE",
+                ObjectKind::Domain => "DROP DOMAIN",
                 _ => "DROP",
             },
             Ddl::Truncate { .. } => "TRUNCATE TABLE",

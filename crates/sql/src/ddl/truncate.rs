@@ -50,6 +50,7 @@ pub(super) async fn truncate(
     for oid in tables {
         cx.lock(oid, mode::ACCESS_EXCLUSIVE).await?;
         let table = cx.table_by_oid(oid)?;
+        cx.check_unused(&table, "TRUNCATE")?;
         let mut changed = (*table).clone();
         changed.storage = u64::from(cx.new_oid().await?);
         changed.row_count = None;

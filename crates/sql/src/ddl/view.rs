@@ -4,12 +4,14 @@ use super::DdlContext;
 use super::tokens::Name;
 use crate::bind::{self, BindContext, CatalogLookup, RelationRef};
 use crate::catalog::descriptor::ViewDescriptor;
+use crate::catalog::user_type::TypeDescriptor;
 use crate::catalog::{DatabaseCatalog, Relation};
 use crate::parse::Source;
 use crate::session::view::SessionView;
 use parking_lot::Mutex;
 use sql_types::{ColumnType, Oid, SqlError, SqlResult, SqlState, Type};
 use sqlparser::tokenizer::Span;
+use std::sync::Arc;
 
 /// A catalog that notes which relations are asked for, and what the text of a query stands for.
 struct Noting<'a> {
@@ -64,6 +66,24 @@ impl CatalogLookup for Noting<'_> {
             }
         }
         Ok(found)
+    }
+
+    fn type_by_name(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<ColumnType> {
+        let found = self.catalog.type_by_name(schema, name, path)?;
+        let oid = found.ty.element().unwrap_or(found.ty).0;
+        let mut noted = self.found.lock();
+        if !noted.contains(&oid) {
+            noted.push(oid);
+        }
+        Some(found)
+    }
+
+    fn domain(&self, ty: Type) -> Option<ColumnType> {
+        self.catalog.domain(ty)
+    }
+
+    fn domains(&self, ty: Type) -> Vec<Arc<TypeDescriptor>> {
+        self.catalog.domains(ty)
     }
 
     fn schema_exists(&self, schema: &str) -> bool {
@@ -145,7 +165,7 @@ pub(super) async fn create(
         name: name.name.clone(),
         owner: cx.user(),
         columns: described,
-        query: noting.spelled_out(&statement.source),
+        query: cx.stable_types(&noting.spelled_out(&statement.source))?,
         renamed: !columns.is_empty(),
         search_path: view.path.to_vec(),
         depends_on: noting.found.into_inner(),

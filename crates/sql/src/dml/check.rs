@@ -2,17 +2,16 @@
 
 use super::violation;
 use crate::exec::ExecContext;
-use crate::exec::eval::{EvalEnv, eval_bool};
-use crate::plan::Expr;
+use crate::exec::eval::{EvalEnv, domain_violation, eval_bool};
+use crate::plan::RowCheck;
 use crate::table::TableCodec;
 use sql_types::{Datum, SqlResult};
-use std::sync::Arc;
 
 /// Refuses a full row that breaks a NOT NULL or CHECK constraint.
 pub(super) fn check_row(
     cx: &ExecContext<'_>,
     codec: &TableCodec,
-    checks: &[(Arc<str>, Expr)],
+    checks: &[RowCheck],
     row: &[Datum],
     env: &EvalEnv<'_>,
 ) -> SqlResult<()> {
@@ -22,9 +21,12 @@ pub(super) fn check_row(
             return Err(violation::not_null(cx, table, position, row));
         }
     }
-    for (name, condition) in checks {
-        if eval_bool(condition, row, env)? == Some(false) {
-            return Err(violation::check(cx, table, name, row));
+    for check in checks {
+        if eval_bool(&check.expr, row, env)? == Some(false) {
+            return Err(match &check.domain {
+                Some(_) => domain_violation(check),
+                None => violation::check(cx, table, &check.name, row),
+            });
         }
     }
     Ok(())

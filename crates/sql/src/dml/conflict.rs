@@ -7,7 +7,7 @@ use crate::catalog::descriptor::{IndexId, PRIMARY_INDEX};
 use crate::exec::eval::{eval, is_true};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict};
+use crate::plan::{Expr, OnConflict, RowCheck};
 use crate::table::{TableCodec, codec};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
@@ -19,7 +19,7 @@ pub(super) struct Conflict<'p> {
     codec: Arc<TableCodec>,
     arbiter: Option<IndexId>,
     update: Option<Assignments<'p>>,
-    checks: &'p [(Arc<str>, Expr)],
+    checks: &'p [RowCheck],
     scope: Scope<'p>,
     /// Keys of rows the statement wrote: none may be updated by it.
     written: HashSet<Bytes>,
@@ -42,7 +42,7 @@ impl<'p> Conflict<'p> {
     pub fn new(
         clause: &'p OnConflict,
         codec: &Arc<TableCodec>,
-        checks: &'p [(Arc<str>, Expr)],
+        checks: &'p [RowCheck],
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Self> {
@@ -177,9 +177,8 @@ fn holds(known: &Known, key: &Bytes) -> bool {
 fn note(codec: &TableCodec, row: &Row, row_key: &Bytes, there: bool, known: &mut Known) -> SqlResult<()> {
     let mut put = |key: Bytes, value: Bytes| known.insert(key, there.then_some(value));
     put(row_key.clone(), codec.row_value(row)?);
-    for index in codec.secondary() {
-        if index.unique && !index.has_null(row) {
-            let entry = codec.index_entry(index, row, row_key)?;
+    for index in codec.secondary().iter().filter(|index| index.unique) {
+        if let Some(entry) = codec.index_entry(index, row, row_key)?.filter(|entry| entry.unique) {
             put(entry.key, entry.value);
         }
     }

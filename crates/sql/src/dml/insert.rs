@@ -1,6 +1,7 @@
 //! INSERT.
 
 use super::conflict::Conflict;
+use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
 use super::write::{self, Uniqueness};
 use super::{Outcome, Source, check, reads, violation};
@@ -9,7 +10,7 @@ use crate::exec::eval::eval;
 use crate::exec::operator::{Batch, Operator, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict, Plan, PlanKind};
+use crate::plan::{Expr, OnConflict, Plan, PlanKind, RowCheck};
 use crate::table::{TableCodec, unique_rowid};
 use async_trait::async_trait;
 use sql_types::{Datum, Row, SqlError, SqlResult};
@@ -24,7 +25,7 @@ pub(crate) struct Insert<'p> {
     source: Source<'p>,
     targets: &'p [ColumnId],
     defaults: &'p [(ColumnId, Expr)],
-    checks: &'p [(Arc<str>, Expr)],
+    checks: &'p [RowCheck],
     on_conflict: Option<&'p OnConflict>,
     returning: Option<&'p [Expr]>,
     scope: Scope<'p>,
@@ -114,6 +115,7 @@ impl<'p> Insert<'p> {
         let codec = cx.codecs.get(self.table)?;
         let layout = self.layout()?;
         let mut references = ReferencedKeys::new(&codec, None, cx)?;
+        let start = cx.deferred.mark();
         let mut memory = Reservation::default();
         let mut bulk = false;
         let mut conflict = match self.on_conflict {
@@ -145,6 +147,7 @@ impl<'p> Insert<'p> {
         if let Some(conflict) = conflict {
             conflict.finish(cx).await?;
         }
+        check_statement(cx, self.table, &start).await?;
         references.check(cx).await
     }
 }

@@ -10,6 +10,9 @@
 //!   locked one by one. An UPDATE of key columns takes the old keys away before it looks for the new
 //!   ones, so rows may swap keys within a statement.
 //! * Foreign keys: at the end of the statement. The referring side locks the key it refers to.
+//! * Deferrable unique and foreign-key constraints: at the end of the statement, or of the transaction if it
+//!   wants that ([`deferred`]). What a foreign key does about a change (CASCADE, SET NULL, RESTRICT) is never
+//!   put off.
 //!
 //! # Where it differs from PostgreSQL
 //!
@@ -24,6 +27,7 @@
 
 mod check;
 mod conflict;
+pub mod deferred;
 mod delete;
 mod foreign_key;
 mod insert;

@@ -1,5 +1,6 @@
 //! The side referred to by foreign keys: what happens to referring rows when a key goes or changes.
 
+use super::deferred::{check_statement, puts_off, values_key};
 use super::foreign_key::ReferencedKeys;
 use super::write::{self, Change, EXCLUSIVE};
 use super::{check, violation};
@@ -117,6 +118,13 @@ impl Referential {
         let action = if event.new.is_some() { key.on_update } else { key.on_delete };
         let referring = positions(&child, &key.columns)?;
         let values = convert(&before, &columns, &event.table, &referring, &child, cx)?;
+        if action == 'a'
+            && let Some(deferred) = puts_off(cx, key)
+        {
+            let (table, parent) = (child.table().oid, event.table.table().oid);
+            deferred.add(table, key.oid, values_key(&values)?, values, parent);
+            return Ok(());
+        }
         let search = Search::new(&child, &key.columns, &referring, values)?;
         if !matches!(action, 'c' | 'n' | 'd') {
             let found = !search.rows(&child, 1, None, cx).await?.is_empty();
@@ -154,7 +162,9 @@ impl Referential {
             }
             changes.push(Change::new(&child, old, new)?);
         }
+        let start = cx.deferred.mark();
         write::update_rows(cx, &child, &write::touched_indexes(&child, &referring), &changes).await?;
+        check_statement(cx, child.table(), &start).await?;
         references.check(cx).await?;
         for change in changes {
             self.follow(&child, &next, change.old, Some(change.new), cx)?;
@@ -251,7 +261,7 @@ async fn still_there(
 }
 
 /// A search for the rows of a table with given values in some columns.
-struct Search {
+pub(super) struct Search {
     index: u32,
     span: Span,
     positions: Vec<usize>,
@@ -259,9 +269,15 @@ struct Search {
 }
 
 impl Search {
-    fn new(table: &TableCodec, columns: &[ColumnId], positions: &[usize], values: Row) -> SqlResult<Self> {
+    pub fn new(
+        table: &TableCodec,
+        columns: &[ColumnId],
+        positions: &[usize],
+        values: Row,
+    ) -> SqlResult<Self> {
         let leads = |index: &&IndexCodec| {
-            index.columns.len() >= columns.len()
+            index.predicate.is_none()
+                && index.columns.len() >= columns.len()
                 && index.columns[..columns.len()].iter().all(|column| columns.contains(&column.id))
         };
         let all = || std::iter::once(table.primary()).chain(table.secondary());
@@ -288,7 +304,7 @@ impl Search {
     }
 
     /// Full rows that match, at most `limit`.
-    async fn rows(
+    pub async fn rows(
         &self,
         table: &TableCodec,
         limit: usize,

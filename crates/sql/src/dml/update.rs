@@ -1,5 +1,6 @@
 //! UPDATE.
 
+use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
 use super::referential::Referential;
 use super::write::{self, Change};
@@ -9,7 +10,7 @@ use crate::exec::eval::eval;
 use crate::exec::operator::{Batch, Operator, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation};
-use crate::plan::{Expr, Plan, PlanKind};
+use crate::plan::{Expr, Plan, PlanKind, RowCheck};
 use crate::table::TableCodec;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,7 +23,7 @@ pub(crate) struct Update<'p> {
     table: &'p Arc<TableDescriptor>,
     input: &'p Plan,
     assignments: &'p [(ColumnId, Expr)],
-    checks: &'p [(Arc<str>, Expr)],
+    checks: &'p [RowCheck],
     returning: Option<&'p [Expr]>,
     scope: Scope<'p>,
     outcome: Outcome,
@@ -118,6 +119,7 @@ impl<'p> Update<'p> {
         let assigned: Vec<usize> = method.values.iter().map(|(position, _)| *position).collect();
         let mut references = ReferencedKeys::new(&codec, Some(&assigned), cx)?;
         let mut referential = Referential::new(&codec, cx);
+        let start = cx.deferred.mark();
         let mut memory = Reservation::default();
         let mut seen = HashSet::new();
         let mut held: Vec<Change> = Vec::new();
@@ -149,6 +151,7 @@ impl<'p> Update<'p> {
         if !held.is_empty() {
             write::update_rows(cx, &codec, &method.touched, &held).await?;
         }
+        check_statement(cx, self.table, &start).await?;
         referential.enforce(cx).await?;
         references.check(cx).await
     }

@@ -74,8 +74,8 @@ pub(super) fn check(cx: &ExecContext<'_>, table: &TableDescriptor, name: &str, r
 }
 
 /// `(a, b)=(1, x)`
-fn key_text(columns: &[(&str, Type)], values: &[Datum], context: &TextContext<'_>) -> String {
-    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+fn key_text<N: AsRef<str>>(columns: &[(N, Type)], values: &[Datum], context: &TextContext<'_>) -> String {
+    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_ref()).collect();
     let values: Vec<String> =
         columns.iter().zip(values).map(|((_, ty), value)| shown(value, *ty, context)).collect();
     format!("({})=({})", names.join(", "), values.join(", "))
@@ -113,7 +113,7 @@ pub(super) fn duplicate(
     let message = format!("duplicate key value violates unique constraint \"{}\"", index.name);
     let mut error = SqlError::new(SqlState::UNIQUE_VIOLATION, message);
     if let Ok((values, _)) = codec.index(index.id).and_then(|layout| layout.decode_columns(key)) {
-        let columns = named(table, index.columns.iter().map(|(id, _)| *id));
+        let columns = crate::table::key_names(table, index);
         error = error.with_detail(format!("Key {} already exists.", key_text(&columns, &values, context)));
     }
     place(error, host, table, Some(&index.name))

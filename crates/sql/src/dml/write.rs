@@ -35,10 +35,11 @@ pub(super) fn has_hidden_key(codec: &TableCodec) -> bool {
         .all(|(id, _)| codec.table().column(*id).is_some_and(|column| column.hidden))
 }
 
-/// The entry of a row in an index, and whether its key must be new.
-fn entry(codec: &TableCodec, index: &IndexCodec, row: &[Datum], row_key: &[u8]) -> SqlResult<(Entry, bool)> {
-    let entry = codec.index_entry(index, row, row_key)?;
-    Ok((entry, index.unique && !index.has_null(row)))
+/// Has the uniqueness of an entry checked later, if it is of a deferrable index.
+fn note_unchecked(cx: &ExecContext<'_>, codec: &TableCodec, index: &IndexCodec, entry: &Entry) {
+    let (Some(key), Some(described)) = (&entry.unchecked, codec.table().index(index.id)) else { return };
+    let table = codec.table().oid;
+    cx.deferred.add(table, described.oid, key.clone(), Row::new(), table);
 }
 
 /// The keys that must not exist for a row to be inserted.
@@ -47,10 +48,9 @@ pub(super) fn unique_keys(codec: &TableCodec, row: &[Datum], row_key: &Bytes) ->
     if !has_hidden_key(codec) {
         keys.push(row_key.clone());
     }
-    for index in codec.secondary() {
-        if index.unique && !index.has_null(row) {
-            keys.push(codec.index_entry(index, row, row_key)?.key);
-        }
+    for index in codec.secondary().iter().filter(|index| index.unique) {
+        let entry = codec.index_entry(index, row, row_key)?;
+        keys.extend(entry.filter(|entry| entry.unique).map(|entry| entry.key));
     }
     Ok(keys)
 }
@@ -84,24 +84,25 @@ pub(super) async fn insert_row(
     uniqueness: Uniqueness,
 ) -> SqlResult<()> {
     for index in codec.secondary() {
-        let (entry, must_be_new) = entry(codec, index, row, &row_key)?;
-        put(cx, codec, entry, must_be_new, uniqueness).await?;
+        let Some(entry) = codec.index_entry(index, row, &row_key)? else { continue };
+        note_unchecked(cx, codec, index, &entry);
+        put(cx, codec, (entry.key, entry.value), entry.unique, uniqueness).await?;
     }
     let value = codec.row_value(row)?;
-    put(cx, codec, Entry { key: row_key, value }, !has_hidden_key(codec), uniqueness).await
+    put(cx, codec, (row_key, value), !has_hidden_key(codec), uniqueness).await
 }
 
 async fn put(
     cx: &ExecContext<'_>,
     codec: &TableCodec,
-    entry: Entry,
+    (key, value): (Bytes, Bytes),
     must_be_new: bool,
     uniqueness: Uniqueness,
 ) -> SqlResult<()> {
     let result = if must_be_new && uniqueness == Uniqueness::Conditional {
-        kv::put_if_absent(cx, &entry.key, entry.value).await
+        kv::put_if_absent(cx, &key, value).await
     } else {
-        kv::put(cx, &entry.key, entry.value).await
+        kv::put(cx, &key, value).await
     };
     violation::write_error(cx, codec, result)
 }
@@ -114,8 +115,9 @@ pub(super) async fn delete_row(
     row_key: Bytes,
 ) -> SqlResult<()> {
     for index in codec.secondary() {
-        let key = codec.index_entry(index, row, &row_key)?.key;
-        violation::write_error(cx, codec, kv::delete(cx, &key).await)?;
+        if let Some(entry) = codec.index_entry(index, row, &row_key)? {
+            violation::write_error(cx, codec, kv::delete(cx, &entry.key).await)?;
+        }
     }
     violation::write_error(cx, codec, kv::delete(cx, &row_key).await)
 }
@@ -142,35 +144,44 @@ impl Change {
 #[derive(Default)]
 struct Steps {
     gone: Vec<Bytes>,
-    put: Vec<Entry>,
+    put: Vec<(Bytes, Bytes)>,
     /// Keys among `put` that must not exist.
     fresh: Vec<Bytes>,
 }
 
-fn steps(codec: &TableCodec, touched: &[usize], change: &Change, steps: &mut Steps) -> SqlResult<()> {
+fn steps(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    touched: &[usize],
+    change: &Change,
+    steps: &mut Steps,
+) -> SqlResult<()> {
     let moved = change.old_key != change.new_key;
     for (position, index) in codec.secondary().iter().enumerate() {
         if !moved && !touched.contains(&position) {
             continue;
         }
         let before = codec.index_entry(index, &change.old, &change.old_key)?;
-        let (after, must_be_new) = entry(codec, index, &change.new, &change.new_key)?;
+        let after = codec.index_entry(index, &change.new, &change.new_key)?;
         if before == after {
             continue;
         }
-        if before.key != after.key {
+        let stays = matches!((&before, &after), (Some(before), Some(after)) if before.key == after.key);
+        if let Some(before) = before.filter(|_| !stays) {
             steps.gone.push(before.key);
-            if must_be_new {
-                steps.fresh.push(after.key.clone());
-            }
         }
-        steps.put.push(after);
+        let Some(after) = after else { continue };
+        note_unchecked(cx, codec, index, &after);
+        if after.unique && !stays {
+            steps.fresh.push(after.key.clone());
+        }
+        steps.put.push((after.key, after.value));
     }
     if moved {
         steps.gone.push(change.old_key.clone());
         steps.fresh.push(change.new_key.clone());
     }
-    steps.put.push(Entry { key: change.new_key.clone(), value: codec.row_value(&change.new)? });
+    steps.put.push((change.new_key.clone(), codec.row_value(&change.new)?));
     Ok(())
 }
 
@@ -184,7 +195,7 @@ pub(super) async fn update_rows(
 ) -> SqlResult<()> {
     let mut all = Steps::default();
     for change in changes {
-        steps(codec, touched, change, &mut all)?;
+        steps(cx, codec, touched, change, &mut all)?;
     }
     for key in all.gone {
         violation::write_error(cx, codec, kv::delete(cx, &key).await)?;
@@ -192,14 +203,14 @@ pub(super) async fn update_rows(
     if !all.fresh.is_empty() {
         require_absent(cx, codec, &all.fresh).await?;
     }
-    for entry in all.put {
-        violation::write_error(cx, codec, kv::put(cx, &entry.key, entry.value).await)?;
+    for (key, value) in all.put {
+        violation::write_error(cx, codec, kv::put(cx, &key, value).await)?;
     }
     Ok(())
 }
 
-/// Positions of the secondary indexes that have one of these columns (positions in the full row).
+/// Positions of the secondary indexes that depend on one of these columns (positions in the full row).
 pub(super) fn touched_indexes(codec: &TableCodec, columns: &[usize]) -> Vec<usize> {
-    let has = |index: &IndexCodec| index.columns.iter().any(|column| columns.contains(&column.position));
-    (0..).zip(codec.secondary()).filter(|(_, index)| has(index)).map(|(position, _)| position).collect()
+    let indexes = (0..).zip(codec.secondary());
+    indexes.filter(|(_, index)| index.depends_on(columns)).map(|(position, _)| position).collect()
 }

@@ -2,7 +2,8 @@
 
 use crate::analytic::EngineChoice;
 use crate::catalog::descriptor::TableDescriptor;
-use crate::plan::{Expr, Plan};
+use crate::dml::deferred::Deferred;
+use crate::plan::{Checks, Expr, Plan};
 use crate::table::CodecCache;
 use async_trait::async_trait;
 use kv_client::Txn;
@@ -39,12 +40,11 @@ pub struct ExecContext<'a> {
     /// The statement is a transaction of its own: uniqueness may be checked by the commit (see
     /// [`crate::dml::commit_error`]).
     pub implicit_commit: bool,
+    /// Checks that the transaction puts off, or that are made at the end of the statement.
+    pub deferred: &'a Deferred,
     /// Which engine runs what (setting `engine`).
     pub engine: EngineChoice,
 }
-
-/// The CHECK constraints of a table: name and condition over the full row.
-pub type Checks = Arc<Vec<(Arc<str>, Expr)>>;
 
 /// What the engine asks of the catalog and of sequences; implemented by the session.
 #[async_trait]

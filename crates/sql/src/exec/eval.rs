@@ -2,7 +2,7 @@
 
 use super::scope::OuterRow;
 use super::subscript;
-use crate::plan::Expr;
+use crate::plan::{Expr, RowCheck};
 use smallvec::SmallVec;
 use sql_types::context::EvalContext;
 use sql_types::functions::Function;
@@ -83,6 +83,23 @@ pub fn eval_bool(expr: &Expr, row: &[Datum], env: &EvalEnv<'_>) -> SqlResult<Opt
     }
 }
 
+/// 23514 or 23502: a value is none of a domain.
+pub fn domain_violation(check: &RowCheck) -> SqlError {
+    let Some(rule) = &check.domain else { return SqlError::internal("not a constraint of a domain") };
+    let mut error = if rule.not_null {
+        let message = format!("domain {} does not allow null values", rule.domain);
+        SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
+    } else {
+        let message =
+            format!("value for domain {} violates check constraint \"{}\"", rule.domain, check.name);
+        let mut error = SqlError::new(SqlState::CHECK_VIOLATION, message);
+        error.extra_mut().constraint = Some(check.name.to_string());
+        error
+    };
+    error.extra_mut().data_type = Some(rule.domain.to_string());
+    error
+}
+
 /// Whether a predicate is true; NULL is not.
 pub fn is_true(expr: &Expr, row: &[Datum], env: &EvalEnv<'_>) -> SqlResult<bool> {
     Ok(eval_bool(expr, row, env)? == Some(true))
@@ -160,6 +177,7 @@ fn quick_compare(left: &Datum, right: &Datum) -> Option<Ordering> {
         (Datum::Timestamp(left), Datum::Timestamp(right)) => Some(left.cmp(right)),
         (Datum::Timestamptz(left), Datum::Timestamptz(right)) => Some(left.cmp(right)),
         (Datum::Uuid(left), Datum::Uuid(right)) => Some(left.cmp(right)),
+        (Datum::Enum(left), Datum::Enum(right)) => Some(left.rank.cmp(&right.rank)),
         _ => None,
     }
 }
@@ -254,6 +272,16 @@ pub fn value<'a>(expr: &'a Expr, row: &'a [Datum], env: &EvalEnv<'a>) -> SqlResu
             Datum::Null => Ok(Value::Owned(Datum::Null)),
             _ => Err(SqlError::internal("a field of something that is not a record")),
         },
+        Expr::Domain(inner, checks) => {
+            let held = [value(inner, row, env)?.into_owned()];
+            for check in checks.iter() {
+                if eval_bool(&check.expr, &held, env)? == Some(false) {
+                    return Err(domain_violation(check));
+                }
+            }
+            let [held] = held;
+            Ok(Value::Owned(held))
+        }
         Expr::Subscript(array, ranges, ty) => {
             let array = value(array, row, env)?;
             subscript::subscript(&array, ranges, *ty, row, env).map(Value::Owned)

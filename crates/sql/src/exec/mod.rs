@@ -45,7 +45,7 @@ mod subscript;
 mod window;
 mod window_frame;
 
-pub use context::{CancelFlag, Checks, ExecContext, ExecHost, MemoryBudget, PlanStats, Reservation};
+pub use context::{CancelFlag, ExecContext, ExecHost, MemoryBudget, PlanStats, Reservation};
 pub use kv_error::kv_error;
 pub use operator::Batch;
 pub use stream::{RowStream, execute, execute_over};

@@ -64,7 +64,10 @@ impl<'p> Node<'p> {
     pub fn is_point(&self) -> bool {
         let index = self.table.index(self.index);
         index.is_some_and(|index| {
-            index.unique && self.access.prefix.len() == index.columns.len() && self.access.in_list.is_empty()
+            index.unique
+                && !index.timing.deferrable
+                && self.access.prefix.len() == index.columns.len()
+                && self.access.in_list.is_empty()
         })
     }
 }

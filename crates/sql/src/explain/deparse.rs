@@ -81,6 +81,10 @@ fn write_expr(expr: &Expr, names: Names<'_>, out: &mut String) {
         Expr::Array(items, _) => write!(out, "ARRAY[{}]", list(items, names)),
         Expr::Record(items, _) => write!(out, "ROW({})", list(items, names)),
         Expr::Field(record, position, _) => write!(out, "({}).f{}", sub(record), position + 1),
+        Expr::Domain(inner, checks) => {
+            let domain = checks.first().and_then(|check| check.domain.as_ref());
+            write!(out, "({})::{}", sub(inner), domain.map_or("domain", |rule| &*rule.domain))
+        }
         Expr::Subscript(array, subscripts, _) => {
             let _ = write!(out, "{}", sub(array));
             for subscript in subscripts {

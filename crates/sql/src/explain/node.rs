@@ -4,7 +4,9 @@ use super::deparse::{Names, aggregate_text, expr_text, keys_text};
 use super::options::ExplainOptions;
 use crate::catalog::descriptor::{IndexId, TableDescriptor};
 use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, SetOpKind, SubPlan};
+use crate::table::key_names;
 use sql_types::Type;
+use std::sync::Arc;
 
 /// What an operator did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -258,7 +260,7 @@ fn title(plan: &Plan, outer: &[Vec<PlanColumn>], details: &mut Details) -> (&'st
 }
 
 struct ScanParts<'a> {
-    table: &'a TableDescriptor,
+    table: &'a Arc<TableDescriptor>,
     index: IndexId,
     access: &'a IndexAccess,
     columns: &'a [u32],
@@ -290,19 +292,14 @@ fn scan_title(scan: &ScanParts<'_>, names: Names<'_>, details: &mut Details) -> 
 }
 
 fn access_text(
-    table: &TableDescriptor,
+    table: &Arc<TableDescriptor>,
     index: &crate::catalog::descriptor::IndexDescriptor,
     access: &IndexAccess,
     names: Names<'_>,
 ) -> String {
     let text = |expr| expr_text(expr, names);
-    let name = |position: usize| {
-        index
-            .columns
-            .get(position)
-            .and_then(|(id, _)| table.column(*id))
-            .map_or("?", |column| column.name.as_str())
-    };
+    let columns = key_names(table, index);
+    let name = |position: usize| columns.get(position).map_or("?", |(name, _)| name.as_str());
     let mut parts: Vec<String> = access
         .prefix
         .iter()
@@ -372,7 +369,7 @@ fn join_title(
 
 /// Estimated bytes of a row.
 fn width(columns: &[PlanColumn]) -> usize {
-    let one = |ty: Type| match ty.info().map_or(-1, |info| info.len) {
+    let one = |ty: Type| match ty.info().map_or(if ty.is_enum() { 8 } else { -1 }, |info| info.len) {
         len if len > 0 => len as usize,
         _ => 32,
     };

@@ -4,19 +4,25 @@
 //! `= ANY(array)` its alternatives, comparisons with the next column its bounds. Equalities that the
 //! access expresses exactly leave the filter; bounds stay in it, so that an access may read too much
 //! but never too little.
+//!
+//! A column of an index may be an expression; what is said here of columns goes for it as well. A partial index is
+//! looked at only if the conditions imply its predicate ([`super::implies`]).
 
 use super::estimate::{LOOKUP, PROBE, REQUEST, access_rows, covers, selectivity, table_rows};
-use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexId, TableDescriptor};
+use super::implies::{implied, normal};
+use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexExpression, IndexId, TableDescriptor};
 use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind, ScanBound, SortKey};
+use crate::table::bound_index;
 use sql_types::cast::{self, common_type};
 use sql_types::functions::{EvalContext, Volatility};
 use sql_types::{Datum, Type};
+use std::sync::Arc;
 
 /// An order that whoever reads the rows wants.
 #[derive(Clone, Debug)]
 struct Wanted {
-    /// Columns of the rows, and whether descending and NULLs first.
-    keys: Vec<(usize, bool, bool)>,
+    /// Expressions over the rows, and whether descending and NULLs first.
+    keys: Vec<(Expr, bool, bool)>,
     /// How many rows will be read, if few.
     limit: Option<f64>,
 }
@@ -72,9 +78,9 @@ fn expected_limit(limit: &Expr) -> f64 {
 fn wanted_by(keys: &[SortKey], limit: Option<f64>) -> Option<Wanted> {
     let keys = keys
         .iter()
-        .map(|key| match key.expr {
-            Expr::Column(index, _) => Some((index, key.descending, key.nulls_first)),
-            _ => None,
+        .map(|key| {
+            let plain = key.expr.volatility() == Volatility::Immutable;
+            plain.then(|| (key.expr.clone(), key.descending, key.nulls_first))
         })
         .collect::<Option<Vec<_>>>()?;
     Some(Wanted { keys, limit })
@@ -85,9 +91,16 @@ fn through(wanted: Wanted, exprs: &[Expr]) -> Option<Wanted> {
     let keys = wanted
         .keys
         .into_iter()
-        .map(|(index, descending, nulls_first)| match exprs.get(index) {
-            Some(Expr::Column(inner, _)) => Some((*inner, descending, nulls_first)),
-            _ => None,
+        .map(|(mut expr, descending, nulls_first)| {
+            let mut known = true;
+            expr.columns(&mut |index| {
+                known &= exprs.get(index).is_some_and(|expr| expr.volatility() == Volatility::Immutable);
+            });
+            expr.replace(&mut |part| match part {
+                Expr::Column(index, _) => exprs.get(*index).cloned(),
+                _ => None,
+            });
+            known.then_some((expr, descending, nulls_first))
         })
         .collect::<Option<Vec<_>>>()?;
     Some(Wanted { keys, ..wanted })
@@ -128,14 +141,15 @@ fn choose_scan(plan: &mut Plan, wanted: Option<&Wanted>) -> bool {
 
 /// The cheapest way to read the rows of a table that satisfy the conditions.
 fn best(
-    table: &TableDescriptor,
+    table: &Arc<TableDescriptor>,
     columns: &[ColumnId],
     conjuncts: Vec<Expr>,
     wanted: Option<&Wanted>,
 ) -> Choice {
     let mut best: Option<Choice> = None;
     for index in &table.indexes {
-        let choice = offer(table, index, columns, &conjuncts, wanted);
+        let Some(keys) = Keys::of(table, index, columns, &conjuncts) else { continue };
+        let choice = offer(table, index, &keys, columns, &conjuncts, wanted);
         if best.as_ref().is_none_or(|best| choice.cost < best.cost) {
             best = Some(choice);
         }
@@ -151,27 +165,134 @@ fn best(
 }
 
 /// The cheapest way without an order in mind, for estimates.
-pub fn cheapest(table: &TableDescriptor, columns: &[ColumnId], filter: Option<&Expr>) -> Choice {
+pub fn cheapest(table: &Arc<TableDescriptor>, columns: &[ColumnId], filter: Option<&Expr>) -> Choice {
     let conjuncts = filter.cloned().map_or_else(Vec::new, Expr::into_conjuncts);
     best(table, columns, conjuncts, None)
+}
+
+/// A key column of an index, as the conditions and orders of a scan can name it.
+enum Key {
+    /// A column of the scan.
+    Column(usize, Type, bool),
+    /// An expression over the columns of the scan, in normal form.
+    Expr(Expr, Type),
+    /// A column that the scan does not have.
+    Unknown,
+}
+
+/// The key columns of an index.
+struct Keys {
+    columns: Vec<Key>,
+    /// Conditions that every row of a partial index satisfies.
+    satisfied: Vec<usize>,
+    /// The share of the table's rows that are in the index.
+    share: f64,
+}
+
+impl Keys {
+    /// The key columns of an index; `None` if it does not have all the rows that satisfy the conditions.
+    fn of(
+        table: &Arc<TableDescriptor>,
+        index: &IndexDescriptor,
+        columns: &[ColumnId],
+        conjuncts: &[Expr],
+    ) -> Option<Keys> {
+        let position = |id: ColumnId| columns.iter().position(|own| *own == id);
+        let column = |id: ColumnId| match (position(id), table.column(id)) {
+            (Some(at), Some(column)) => Key::Column(at, column.ty.ty, column.nullable),
+            _ => Key::Unknown,
+        };
+        if index.is_plain() {
+            let columns = index.columns.iter().map(|(id, _)| column(*id)).collect();
+            return Some(Keys { columns, satisfied: Vec::new(), share: 1.0 });
+        }
+        let bound = bound_index(table, index.id).ok()??;
+        // The expressions are over full rows.
+        let within = |expr: &Expr| {
+            let mut known = true;
+            let mut expr = normal(expr);
+            expr.replace(&mut |part| match part {
+                Expr::Column(full, ty) => {
+                    let at = table.columns.get(*full).and_then(|column| position(column.id));
+                    known &= at.is_some();
+                    Some(Expr::Column(at.unwrap_or(usize::MAX), *ty))
+                }
+                _ => None,
+            });
+            known.then_some(expr)
+        };
+        let (mut satisfied, mut share) = (Vec::new(), 1.0);
+        if !bound.conditions.is_empty() {
+            let given: Vec<Expr> = conjuncts.iter().map(normal).collect();
+            for condition in &bound.conditions {
+                let condition = within(condition)?;
+                if !implied(&condition, &given) {
+                    return None;
+                }
+                satisfied.extend((0..given.len()).filter(|at| given[*at].same(&condition)));
+                share *= selectivity(&condition);
+            }
+        }
+        let key = |((id, expression, _), bound): (
+            (ColumnId, Option<&IndexExpression>, bool),
+            &Option<Expr>,
+        )| {
+            match (expression, bound) {
+                (Some(expression), Some(bound)) => {
+                    within(bound).map_or(Key::Unknown, |expr| Key::Expr(expr, expression.ty))
+                }
+                _ => column(id),
+            }
+        };
+        Some(Keys { columns: index.parts().zip(&bound.columns).map(key).collect(), satisfied, share })
+    }
+}
+
+impl Key {
+    /// Whether an expression is this column: `Some(None)` if it is, `Some(type)` if it is cast to a type.
+    fn is(&self, expr: &Expr) -> Option<Option<Type>> {
+        match self {
+            Key::Column(position, ..) => match expr {
+                Expr::Column(own, _) if own == position => Some(None),
+                Expr::Cast { expr, to, .. } if matches!(**expr, Expr::Column(own, _) if own == *position) => {
+                    Some(Some(to.ty))
+                }
+                _ => None,
+            },
+            Key::Expr(own, _) => {
+                let constant = expr.is_column_free();
+                (!constant && normal(expr).same(own)).then_some(None)
+            }
+            Key::Unknown => None,
+        }
+    }
+
+    fn ty(&self) -> Option<Type> {
+        match self {
+            Key::Column(_, ty, _) | Key::Expr(_, ty) => Some(*ty),
+            Key::Unknown => None,
+        }
+    }
 }
 
 fn offer(
     table: &TableDescriptor,
     index: &IndexDescriptor,
+    keys: &Keys,
     columns: &[ColumnId],
     conjuncts: &[Expr],
     wanted: Option<&Wanted>,
 ) -> Choice {
-    let (access, used) = matching(table, index, columns, conjuncts);
+    let (access, mut used) = matching(index, keys, conjuncts);
+    used.extend(&keys.satisfied);
     let rest: Vec<Expr> = conjuncts
         .iter()
         .enumerate()
         .filter(|(position, _)| !used.contains(position))
         .map(|(_, conjunct)| conjunct.clone())
         .collect();
-    let mut read = access_rows(table, index.id, &access);
-    let ordered = wanted.and_then(|wanted| gives_order(table, index, columns, &access, conjuncts, wanted));
+    let mut read = (access_rows(table, index.id, &access) * keys.share).max(1.0);
+    let ordered = wanted.and_then(|wanted| gives_order(index, keys, &access, conjuncts, wanted));
     let kept = rest.iter().map(selectivity).product::<f64>();
     let mut sort = 0.0;
     match (wanted, ordered) {
@@ -193,69 +314,60 @@ fn offer(
 /// Whether an index yields the order wanted: `Some(true)` if read backwards. Columns fixed by
 /// equalities do not count.
 fn gives_order(
-    table: &TableDescriptor,
     index: &IndexDescriptor,
-    columns: &[ColumnId],
+    keys: &Keys,
     access: &IndexAccess,
     conjuncts: &[Expr],
     wanted: &Wanted,
 ) -> Option<bool> {
-    let fixed: Vec<ColumnId> = index.columns.iter().take(access.prefix.len()).map(|(id, _)| *id).collect();
-    let mut next = index.columns.iter().skip(access.prefix.len());
+    let (fixed, rest) = keys.columns.split_at_checked(access.prefix.len())?;
+    let mut next = rest.iter().zip(index.columns.iter().skip(fixed.len()));
     let mut reverse: Option<bool> = None;
-    let mut unique_so_far = access.prefix.len() == index.columns.len() && index.unique;
-    for (position, descending, nulls_first) in &wanted.keys {
-        let id = *columns.get(*position)?;
-        if fixed.contains(&id) || is_fixed(conjuncts, *position) || unique_so_far {
+    let unique = index.unique && !index.timing.deferrable;
+    let mut unique_so_far = access.prefix.len() == index.columns.len() && unique;
+    for (expr, descending, nulls_first) in &wanted.keys {
+        let is = |key: &Key| matches!(key.is(expr), Some(None));
+        if fixed.iter().any(is) || is_fixed(conjuncts, expr) || unique_so_far {
             continue;
         }
-        let Some((own, own_descending)) = next.next() else {
+        let Some((own, (_, own_descending))) = next.next() else {
             // The rows of a secondary index follow each other in the order of the primary key.
             return None;
         };
-        if *own != id {
+        if !is(own) {
             return None;
         }
         let backwards = own_descending != descending;
         // Ascending keys have NULLs last, descending ones first.
         let nulls = *nulls_first == *descending;
-        let nullable = table.column(id).is_none_or(|column| column.nullable);
+        let nullable = !matches!(own, Key::Column(_, _, false));
         if nullable && !nulls {
             return None;
         }
         if *reverse.get_or_insert(backwards) != backwards {
             return None;
         }
-        unique_so_far = index.unique && next.len() == 0 && !nullable;
+        unique_so_far = unique && next.len() == 0 && !nullable;
     }
     Some(reverse.unwrap_or(false))
 }
 
 /// Whether an equality with something constant fixes a column.
-fn is_fixed(conjuncts: &[Expr], position: usize) -> bool {
-    conjuncts.iter().any(|conjunct| {
-        equality(conjunct).is_some_and(|(column, value)| {
-            matches!(column, Expr::Column(own, _) if *own == position) && is_key_value(value)
-        })
-    })
+fn is_fixed(conjuncts: &[Expr], wanted: &Expr) -> bool {
+    let Expr::Column(position, ty) = wanted else { return false };
+    let key = Key::Column(*position, *ty, true);
+    conjuncts.iter().any(|conjunct| matches!(equality(conjunct, &key), Some((None, _))))
 }
 
 /// The access an index allows, and which conjuncts it expresses exactly.
-fn matching(
-    table: &TableDescriptor,
-    index: &IndexDescriptor,
-    columns: &[ColumnId],
-    conjuncts: &[Expr],
-) -> (IndexAccess, Vec<usize>) {
+fn matching(index: &IndexDescriptor, keys: &Keys, conjuncts: &[Expr]) -> (IndexAccess, Vec<usize>) {
     let mut access = IndexAccess::default();
     let mut used = Vec::new();
-    let mut rest = index.columns.iter();
-    for (id, descending) in rest.by_ref() {
-        let Some(ty) = table.column(*id).map(|column| column.ty.ty) else { break };
-        let Some(position) = columns.iter().position(|own| own == id) else { break };
+    for (key, (_, descending)) in keys.columns.iter().zip(&index.columns) {
+        let Some(ty) = key.ty() else { break };
         let found = conjuncts.iter().enumerate().find_map(|(number, conjunct)| {
-            let (column, value) = equality(conjunct)?;
-            Some((number, key_value(column, value, position, ty)?))
+            let (cast, value) = equality(conjunct, key)?;
+            Some((number, convert(cast, value, ty, true)?))
         });
         if let Some((number, value)) = found
             && access.in_list.is_empty()
@@ -267,7 +379,7 @@ fn matching(
         let list = conjuncts
             .iter()
             .enumerate()
-            .find_map(|(number, conjunct)| Some((number, alternatives(conjunct, position, ty)?)));
+            .find_map(|(number, conjunct)| Some((number, alternatives(conjunct, key, ty)?)));
         if let Some((number, values)) = list
             && access.in_list.is_empty()
         {
@@ -275,19 +387,19 @@ fn matching(
             used.push(number);
             continue;
         }
-        bounds(conjuncts, position, ty, *descending, &mut access);
+        bounds(conjuncts, key, ty, *descending, &mut access);
         break;
     }
     (access, used)
 }
 
-/// The operands of an equality, the one that may be a column first.
-fn equality(expr: &Expr) -> Option<(&Expr, &Expr)> {
-    comparison(expr).filter(|(name, ..)| *name == "=").map(|(_, left, right)| (left, right))
+/// What a key column equals by a condition, and what it is cast to there.
+fn equality<'e>(expr: &'e Expr, key: &Key) -> Option<(Option<Type>, &'e Expr)> {
+    comparison(expr, key).filter(|(name, ..)| *name == "=").map(|(_, cast, value)| (cast, value))
 }
 
-/// A comparison with a column (perhaps cast) on the left.
-fn comparison(expr: &Expr) -> Option<(&'static str, &Expr, &Expr)> {
+/// A comparison with a key column (perhaps cast) on the left.
+fn comparison<'e>(expr: &'e Expr, key: &Key) -> Option<(&'static str, Option<Type>, &'e Expr)> {
     let Expr::Call { function, args, .. } = expr else { return None };
     let [left, right] = &args[..] else { return None };
     let flipped = match function.name {
@@ -298,17 +410,17 @@ fn comparison(expr: &Expr) -> Option<(&'static str, &Expr, &Expr)> {
         ">=" => "<=",
         _ => return None,
     };
-    if matches!(strip_cast(left), Expr::Column(..)) && is_key_value(right) {
-        return Some((function.name, left, right));
+    if is_key_value(right)
+        && let Some(cast) = key.is(left)
+    {
+        return Some((function.name, cast, right));
     }
-    (matches!(strip_cast(right), Expr::Column(..)) && is_key_value(left)).then_some((flipped, right, left))
-}
-
-fn strip_cast(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Cast { expr, .. } => expr,
-        other => other,
+    if is_key_value(left)
+        && let Some(cast) = key.is(right)
+    {
+        return Some((flipped, cast, left));
     }
+    None
 }
 
 /// Whether an expression can be evaluated before the scan starts.
@@ -316,22 +428,15 @@ fn is_key_value(expr: &Expr) -> bool {
     expr.is_column_free() && expr.volatility() != Volatility::Volatile
 }
 
-/// The value to look up for `column = value`, of the type of the index column; `None` if the
-/// comparison is not one of the index column as it is stored.
-fn key_value(column: &Expr, value: &Expr, position: usize, ty: Type) -> Option<Expr> {
-    if !matches!(strip_cast(column), Expr::Column(own, _) if *own == position) {
-        return None;
-    }
-    convert(column, value, ty, true)
-}
-
-fn convert(column: &Expr, value: &Expr, ty: Type, equality: bool) -> Option<Expr> {
+/// The value to look up for `column = value`, of the type of the index column; `None` if the comparison is not
+/// one of the index column as it is stored.
+fn convert(cast: Option<Type>, value: &Expr, ty: Type, equality: bool) -> Option<Expr> {
     let from = value.ty();
     if ty == Type::BPCHAR || ty.element().is_some() || ty == Type::RECORD {
         return None;
     }
-    if let Expr::Cast { to, .. } = column
-        && !(is_text(ty) && is_text(to.ty) || is_integer(ty) && is_integer(to.ty))
+    if let Some(to) = cast
+        && !(is_text(ty) && is_text(to) || is_integer(ty) && is_integer(to))
     {
         return None;
     }
@@ -395,23 +500,21 @@ fn rank(ty: Type) -> u8 {
 }
 
 /// The alternatives of `column IN (…)`, `column = … OR column = …` or `column = ANY (array)`.
-fn alternatives(conjunct: &Expr, position: usize, ty: Type) -> Option<Vec<Expr>> {
+fn alternatives(conjunct: &Expr, key: &Key, ty: Type) -> Option<Vec<Expr>> {
     match conjunct {
         Expr::InList(column, list, false) => {
-            if !matches!(strip_cast(column), Expr::Column(own, _) if *own == position) {
-                return None;
-            }
+            let cast = key.is(column)?;
             list.iter()
-                .map(|value| if is_key_value(value) { convert(column, value, ty, true) } else { None })
+                .map(|value| if is_key_value(value) { convert(cast, value, ty, true) } else { None })
                 .collect()
         }
         Expr::Or(args) => args
             .iter()
-            .map(|arg| equality(arg).and_then(|(column, value)| key_value(column, value, position, ty)))
+            .map(|arg| equality(arg, key).and_then(|(cast, value)| convert(cast, value, ty, true)))
             .collect(),
         Expr::AnyArray { expr, function, array, any: true } if function.name == "=" => {
-            let plain = matches!(expr.as_ref(), Expr::Column(own, _) if *own == position)
-                || (is_text(ty) && matches!(strip_cast(expr), Expr::Column(own, _) if *own == position));
+            let cast = key.is(expr)?;
+            let plain = cast.is_none() || is_text(ty);
             let element = array.ty().element()?;
             let same = element == ty || (is_text(element) && is_text(ty));
             (plain && same && ty != Type::BPCHAR && is_key_value(array)).then(|| vec![array.as_ref().clone()])
@@ -421,14 +524,11 @@ fn alternatives(conjunct: &Expr, position: usize, ty: Type) -> Option<Vec<Expr>>
 }
 
 /// Bounds on an index column, from comparisons and from LIKE with a fixed beginning.
-fn bounds(conjuncts: &[Expr], position: usize, ty: Type, descending: bool, access: &mut IndexAccess) {
+fn bounds(conjuncts: &[Expr], key: &Key, ty: Type, descending: bool, access: &mut IndexAccess) {
     let (mut low, mut high): (Option<ScanBound>, Option<ScanBound>) = (None, None);
     for conjunct in conjuncts {
-        if let Some((name, column, value)) = comparison(conjunct) {
-            if !matches!(strip_cast(column), Expr::Column(own, _) if *own == position) {
-                continue;
-            }
-            let Some(value) = convert(column, value, ty, false) else { continue };
+        if let Some((name, cast, value)) = comparison(conjunct, key) {
+            let Some(value) = convert(cast, value, ty, false) else { continue };
             let bound = |inclusive| Some(ScanBound { value: value.clone(), inclusive });
             match name {
                 ">" if low.is_none() => low = bound(false),
@@ -437,7 +537,7 @@ fn bounds(conjuncts: &[Expr], position: usize, ty: Type, descending: bool, acces
                 "<=" if high.is_none() => high = bound(true),
                 _ => {}
             }
-        } else if let Some(prefix) = like_prefix(conjunct, position).filter(|_| is_text(ty)) {
+        } else if let Some(prefix) = like_prefix(conjunct, key).filter(|_| is_text(ty)) {
             let text = |text: String| Expr::Const(Datum::text(text), ty);
             if low.is_none() && high.is_none() {
                 high = next_prefix(&prefix).map(|end| ScanBound { value: text(end), inclusive: false });
@@ -449,12 +549,13 @@ fn bounds(conjuncts: &[Expr], position: usize, ty: Type, descending: bool, acces
 }
 
 /// The fixed beginning of the pattern of `column LIKE 'pattern'`.
-fn like_prefix(conjunct: &Expr, position: usize) -> Option<String> {
+fn like_prefix(conjunct: &Expr, key: &Key) -> Option<String> {
     let Expr::Call { function, args, .. } = conjunct else { return None };
     let [column, Expr::Const(Datum::Text(pattern), _)] = &args[..] else { return None };
-    if function.name != "~~" || !matches!(strip_cast(column), Expr::Column(own, _) if *own == position) {
+    if function.name != "~~" {
         return None;
     }
+    key.is(column)?;
     let prefix: String =
         pattern.chars().take_while(|character| !matches!(character, '%' | '_' | '\\')).collect();
     (!prefix.is_empty()).then_some(prefix)
@@ -486,7 +587,7 @@ fn choose_join(plan: &mut Plan, wanted: Option<Wanted>) -> bool {
         *method = JoinMethod::Lateral;
     }
     let ordered = match (&*method, wanted) {
-        (JoinMethod::Lateral, Some(wanted)) if wanted.keys.iter().all(|(index, ..)| *index < width) => {
+        (JoinMethod::Lateral, Some(wanted)) if reads_left(&wanted, width) => {
             choose_ordered(left, Some(wanted), None)
         }
         _ => {
@@ -499,6 +600,15 @@ fn choose_join(plan: &mut Plan, wanted: Option<Wanted>) -> bool {
         use_hash(plan);
     }
     ordered
+}
+
+/// Whether an order is one of the left rows of a join.
+fn reads_left(wanted: &Wanted, width: usize) -> bool {
+    let mut left = true;
+    for (expr, ..) in &wanted.keys {
+        expr.columns(&mut |index| left &= index < width);
+    }
+    left
 }
 
 /// The right side as an index look-up for each left row, if that is cheaper than reading it once.

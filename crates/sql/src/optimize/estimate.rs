@@ -200,7 +200,7 @@ pub fn access_rows(table: &TableDescriptor, index: IndexId, access: &IndexAccess
         }
     };
     let keyed = fixed + usize::from(!access.in_list.is_empty());
-    if index.unique && keyed >= index.columns.len() {
+    if index.unique && !index.timing.deferrable && keyed >= index.columns.len() {
         return alternatives.min(rows);
     }
     let mut share = 1.0;

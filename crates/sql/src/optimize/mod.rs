@@ -26,6 +26,7 @@ mod equivalence;
 pub mod estimate;
 pub mod extreme;
 pub mod fold;
+pub mod implies;
 pub mod join_order;
 pub mod order;
 pub mod prune;

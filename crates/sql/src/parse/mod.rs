@@ -23,7 +23,7 @@ mod classify;
 mod error;
 mod limits;
 mod rewrite;
-pub(crate) use rewrite::{ROWS_FROM, SYMMETRIC, VARIADIC};
+pub(crate) use rewrite::{INFERENCE, INFERENCE_PART, INFERENCE_WHERE, ROWS_FROM, SYMMETRIC, VARIADIC};
 mod source;
 #[cfg(test)]
 mod tests;

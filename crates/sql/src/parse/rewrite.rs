@@ -11,6 +11,14 @@ pub(crate) const VARIADIC: &str = "variadic argument";
 /// The table function that `ROWS FROM (…)` becomes.
 pub(crate) const ROWS_FROM: &str = "rows from";
 
+/// Begins the name of the constraint that an inference of ON CONFLICT with expressions or a predicate becomes; its
+/// parts follow, each after [`INFERENCE_PART`], and the predicate after [`INFERENCE_WHERE`].
+pub(crate) const INFERENCE: &str = "index inference";
+/// Separates the parts of an inference.
+pub(crate) const INFERENCE_PART: char = '\u{1}';
+/// Stands before the predicate of an inference.
+pub(crate) const INFERENCE_WHERE: char = '\u{2}';
+
 /// Rewrites the tokens of one statement in place.
 pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) -> Marks {
     let mut marks = Marks::default();
@@ -65,6 +73,14 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
             tokens.drain(start..=index);
             0
         }
+        Keyword::CONFLICT
+            if index > 0
+                && word_at(tokens, index - 1, "on")
+                && tokens.get(index + 1).is_some_and(|token| token.token == Token::LParen) =>
+        {
+            inference(tokens, index + 1);
+            1
+        }
         Keyword::BETWEEN if word_at(tokens, index + 1, "symmetric") => {
             symmetric(tokens, index + 1);
             1
@@ -90,6 +106,69 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
         }
         _ => 1,
     }
+}
+
+/// A token as SQL text.
+fn written(token: &Token) -> String {
+    match token {
+        Token::SingleQuotedString(text) => format!("'{}'", text.replace('\'', "''")),
+        Token::EscapedStringLiteral(text) => {
+            format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// `ON CONFLICT (lower(a), b) WHERE c DO` becomes `ON CONFLICT ON CONSTRAINT "index inference…" DO`; columns alone
+/// stay as they are.
+fn inference(tokens: &mut Vec<TokenWithSpan>, start: usize) {
+    let (mut depth, mut parts, mut part, mut plain) = (0usize, Vec::new(), Vec::new(), true);
+    let mut end = None;
+    for (position, token) in tokens.iter().enumerate().skip(start) {
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match &token.token {
+            _ if depth == 0 => {
+                end = Some(position);
+                break;
+            }
+            Token::LParen if depth == 1 && position == start => {}
+            Token::Comma if depth == 1 => parts.push(std::mem::take(&mut part)),
+            other => {
+                plain &= matches!(other, Token::Word(_)) && part.is_empty();
+                part.push(written(other));
+            }
+        }
+    }
+    let Some(end) = end else { return };
+    parts.push(part);
+    let filtered = word_at(tokens, end + 1, "where");
+    if plain && !filtered {
+        return;
+    }
+    let mut name = INFERENCE.to_string();
+    for part in parts {
+        name.push(INFERENCE_PART);
+        name.push_str(&part.join(" "));
+    }
+    let mut until = end + 1;
+    if filtered {
+        let is_do = |token: &TokenWithSpan| is_word(&token.token, "do");
+        let Some(length) = tokens[end + 2..].iter().position(is_do) else { return };
+        until = end + 2 + length;
+        let predicate: Vec<String> =
+            tokens[end + 2..until].iter().map(|token| written(&token.token)).collect();
+        name.push(INFERENCE_WHERE);
+        name.push_str(&predicate.join(" "));
+    }
+    let span = tokens[start].span;
+    let word =
+        |value: &str, keyword| Token::Word(Word { value: value.to_string(), quote_style: None, keyword });
+    let constraint = [word("ON", Keyword::ON), word("CONSTRAINT", Keyword::CONSTRAINT), quoted(&name)];
+    tokens.splice(start..until, constraint.map(|token| TokenWithSpan { token, span }));
 }
 
 /// `FOR UPDATE OF a, b` becomes `FOR UPDATE OF a FOR UPDATE OF b`.

@@ -81,6 +81,8 @@ pub enum Expr {
     Record(Vec<Expr>, Option<Arc<[RecordField]>>),
     /// A field of a record by position.
     Field(Box<Expr>, usize, Type),
+    /// A value as one of a domain: its constraints, over a row of the value alone, must hold.
+    Domain(Box<Expr>, super::Checks),
     /// `array[subscripts]`; a slice where a subscript has two ends.
     Subscript(Box<Expr>, Vec<SubscriptRange>, Type),
 }
@@ -109,6 +111,7 @@ impl Expr {
             | Expr::Field(_, _, ty)
             | Expr::Subscript(_, _, ty) => *ty,
             Expr::Cast { to, .. } => to.ty,
+            Expr::Domain(value, _) => value.ty(),
             Expr::Record(..) => Type::RECORD,
             Expr::And(_)
             | Expr::Or(_)

@@ -191,8 +191,28 @@ pub enum SetOpKind {
 /// Assignments, and the condition under which they are made.
 pub type ConflictUpdate = (Vec<(ColumnId, Expr)>, Option<Expr>);
 
-/// CHECK constraints: name and expression of each.
-pub type Checks = Arc<Vec<(Arc<str>, Expr)>>;
+/// What the rows of a table must satisfy besides NOT NULL of its columns.
+pub type Checks = Arc<Vec<RowCheck>>;
+
+/// A CHECK constraint of a table over its full row, or a constraint of the domain of one of its columns.
+#[derive(Clone, Debug)]
+pub struct RowCheck {
+    /// Name of the constraint.
+    pub name: Arc<str>,
+    /// Fails where this is false.
+    pub expr: Expr,
+    /// The domain it belongs to.
+    pub domain: Option<DomainRule>,
+}
+
+/// A constraint of a domain.
+#[derive(Clone, Debug)]
+pub struct DomainRule {
+    /// Name of the domain, as messages have it.
+    pub domain: Arc<str>,
+    /// Whether it is its NOT NULL.
+    pub not_null: bool,
+}
 
 /// What `ON CONFLICT` does.
 #[derive(Clone, Debug)]

@@ -20,9 +20,11 @@ impl Expr {
             | Expr::Coalesce(args, _)
             | Expr::Array(args, _)
             | Expr::Record(args, _) => args.iter().for_each(f),
-            Expr::Cast { expr, .. } | Expr::Not(expr) | Expr::IsNull(expr, _) | Expr::Field(expr, _, _) => {
-                f(expr)
-            }
+            Expr::Cast { expr, .. }
+            | Expr::Not(expr)
+            | Expr::IsNull(expr, _)
+            | Expr::Field(expr, _, _)
+            | Expr::Domain(expr, _) => f(expr),
             Expr::IsDistinct(left, right, _) => {
                 f(left);
                 f(right);
@@ -69,9 +71,11 @@ impl Expr {
             | Expr::Coalesce(args, _)
             | Expr::Array(args, _)
             | Expr::Record(args, _) => args.iter_mut().for_each(f),
-            Expr::Cast { expr, .. } | Expr::Not(expr) | Expr::IsNull(expr, _) | Expr::Field(expr, _, _) => {
-                f(expr)
-            }
+            Expr::Cast { expr, .. }
+            | Expr::Not(expr)
+            | Expr::IsNull(expr, _)
+            | Expr::Field(expr, _, _)
+            | Expr::Domain(expr, _) => f(expr),
             Expr::IsDistinct(left, right, _) => {
                 f(left);
                 f(right);
@@ -151,8 +155,11 @@ impl Expr {
     pub fn volatility(&self) -> Volatility {
         let mut most = Volatility::Immutable;
         self.visit(&mut |part| {
-            if let Expr::Call { function, .. } = part {
-                most = most.max(function.volatility);
+            match part {
+                Expr::Call { function, .. } => most = most.max(function.volatility),
+                // A constraint may fail, and must do so where the value is made.
+                Expr::Domain(..) => most = most.max(Volatility::Stable),
+                _ => {}
             }
         });
         most
@@ -223,6 +230,7 @@ impl Expr {
                 Expr::AnyArray { expr: b, function: g, array: y, any: m },
             ) => n == m && std::ptr::eq(*f, *g) && a.same(b) && x.same(y),
             (Expr::Field(a, n, _), Expr::Field(b, m, _)) => n == m && a.same(b),
+            (Expr::Domain(a, x), Expr::Domain(b, y)) => Arc::ptr_eq(x, y) && a.same(b),
             (
                 Expr::Case { branches: a, otherwise: x, ty: t },
                 Expr::Case { branches: b, otherwise: y, ty: u },

@@ -145,6 +145,7 @@ impl Session {
 
     /// An error as the client is told it.
     pub(super) fn told(&self, error: SqlError) -> SqlError {
+        let error = self.view.with_named_types(error);
         if self.is_past() { too_old(error) } else { error }
     }
 }

@@ -101,7 +101,11 @@ pub(crate) enum Command {
         as_of: Option<Arc<AsOf>>,
         session: bool,
     },
-    SetConstraints,
+    SetConstraints {
+        /// `None` for ALL.
+        names: Option<Vec<Name>>,
+        deferred: bool,
+    },
     Show(String),
     ShowAll,
     Reset(String),
@@ -385,7 +389,7 @@ fn set(c: &mut Cursor) -> SqlResult<Command> {
     c.advance();
     let local = c.take("local");
     if c.take("constraints") {
-        return Ok(Command::SetConstraints);
+        return set_constraints(c);
     }
     if c.take("session characteristics as transaction") {
         let (modes, as_of) = modes(c)?;
@@ -444,6 +448,25 @@ fn set(c: &mut Cursor) -> SqlResult<Command> {
     };
     c.expect_end()?;
     Ok(command)
+}
+
+/// After SET CONSTRAINTS.
+fn set_constraints(c: &mut Cursor) -> SqlResult<Command> {
+    let names = if c.take("all") {
+        None
+    } else {
+        let mut names = vec![c.name()?];
+        while c.take_token(&Token::Comma) {
+            names.push(c.name()?);
+        }
+        Some(names)
+    };
+    let deferred = match c.take_one(&["deferred", "immediate"]) {
+        Some(word) => word == "deferred",
+        None => return Err(c.syntax_error()),
+    };
+    c.expect_end()?;
+    Ok(Command::SetConstraints { names, deferred })
 }
 
 fn c_second(c: &mut Cursor) -> Option<Token> {

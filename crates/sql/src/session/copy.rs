@@ -121,7 +121,7 @@ impl Session {
             stats: None,
         };
         let parts = environment.parts();
-        let cx = environment.context(&open.txn, &parts);
+        let cx = environment.context(open, &parts);
         let mut stream = execute(&plan.plan, &cx)?;
         let text = view.text(times.transaction);
         let mut rows = 0u64;
@@ -248,7 +248,7 @@ async fn write(
         stats: None,
     };
     let parts = environment.parts();
-    let cx = environment.context(&open.txn, &parts);
+    let cx = environment.context(open, &parts);
     let mut stream = execute_over(&target.plan.plan, &cx, COPY_INPUT, rows)?;
     let count = stream.finish(&cx).await.map_err(|error| target.decoder.with_context(error))?;
     target.count += count;

@@ -121,7 +121,7 @@ impl Session {
         };
         let environment = environment(&view, open.started, portal);
         let parts = environment.parts();
-        let cx = environment.context(&open.txn, &parts);
+        let cx = environment.context(open, &parts);
         let plan = portal.plan.as_ref().ok_or_else(|| SqlError::internal("no plan"))?;
         let stream = execute(&plan.plan, &cx)?;
         portal.progress = Progress::Running(Box::new(stream));
@@ -149,7 +149,7 @@ impl Session {
             stats: None,
         };
         let parts = environment.parts();
-        let cx = environment.context(&open.txn, &parts);
+        let cx = environment.context(open, &parts);
         let mut rows: Vec<Row> = Vec::new();
         let mut reserved = crate::exec::Reservation::default();
         while count == 0 || rows.len() < count {

@@ -85,7 +85,8 @@ impl Session {
                 }
             })
         });
-        Ok(render(&node, &options, &summary).into_iter().map(|line| vec![Datum::text(line)]).collect())
+        let lines = render(&node, &options, &summary).into_iter();
+        Ok(lines.map(|line| vec![Datum::text(self.view.explained(line))]).collect())
     }
 
     async fn analyzed(
@@ -110,7 +111,7 @@ impl Session {
             stats: Some(&stats),
         };
         let parts = environment.parts();
-        let cx = environment.context(&open.txn, &parts);
+        let cx = environment.context(open, &parts);
         let mut stream = execute(&plan.plan, &cx)?;
         stream.finish(&cx).await?;
         drop(stream);

@@ -7,7 +7,7 @@ use super::view::{SessionView, Times};
 use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::exec::ExecHost;
-use crate::plan::Expr;
+use crate::plan::{Checks, Expr};
 use crate::system;
 use async_trait::async_trait;
 use sql_types::functions::{CatalogFunctions, EvalContext, Function};
@@ -104,23 +104,18 @@ impl ExecHost for Host<'_> {
         self.view.snapshot().schema_name(self.view.catalog.database, oid).map(str::to_string)
     }
 
-    fn checks(&self, table: &Arc<TableDescriptor>) -> SqlResult<Arc<Vec<(Arc<str>, Expr)>>> {
+    fn checks(&self, table: &Arc<TableDescriptor>) -> SqlResult<Checks> {
         let eval = self.view.eval(self.times);
-        let context = self.view.bind_context(&eval, &[]);
-        let bound = table.checks.iter().map(|check| {
-            Ok((Arc::from(check.name.as_str()), bind::bind_check(&check.expr, table, &context)?))
-        });
-        Ok(Arc::new(bound.collect::<SqlResult<_>>()?))
+        bind::bind_checks(table, &self.view.bind_context(&eval, &[]))
     }
 
     fn column_default(&self, table: &Arc<TableDescriptor>, column: u32) -> SqlResult<Expr> {
         let column = table.column(column).ok_or_else(|| SqlError::internal("no such column"))?;
-        match &column.default {
+        let eval = self.view.eval(self.times);
+        let context = self.view.bind_context(&eval, &[]);
+        match bind::default_of(column, &context) {
             None => Ok(Expr::Const(Datum::Null, column.ty.ty)),
-            Some(text) => {
-                let eval = self.view.eval(self.times);
-                bind::bind_default(text, column, &self.view.bind_context(&eval, &[]))
-            }
+            Some(text) => bind::bind_default(&text, column, &context),
         }
     }
 }

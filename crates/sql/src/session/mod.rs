@@ -28,6 +28,7 @@ pub(crate) mod activity;
 mod api;
 pub(crate) mod as_of;
 pub(crate) mod command;
+mod constraints;
 mod copy;
 mod cursor;
 pub(crate) mod definitions;
@@ -216,6 +217,7 @@ impl Session {
             Box::pin(self.preview(clause)).await?;
         }
         self.prepare_command(statement, command, &host::types_of(param_types))
+            .map_err(|error| self.view.with_named_types(error))
     }
 
     fn prepare_command(

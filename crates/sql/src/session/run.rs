@@ -16,7 +16,6 @@ use crate::exec::relation::batch_bytes;
 use crate::exec::{ExecContext, RowStream, execute, kv_error};
 use crate::parse::StatementKind;
 use kv_api::{KvError, KvErrorKind};
-use kv_client::Txn;
 use sql_types::functions::EvalContext;
 use sql_types::{Datum, Row, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
@@ -55,11 +54,11 @@ impl<'a> Environment<'a> {
     /// The execution's context.
     pub(super) fn context<'c>(
         &'c self,
-        txn: &'c Txn,
+        open: &'c Open,
         parts: &'c (EvalContext<'a>, Host<'a>),
     ) -> ExecContext<'c> {
         ExecContext {
-            txn,
+            txn: &open.txn,
             eval: &parts.0,
             params: self.params,
             host: &parts.1,
@@ -68,6 +67,7 @@ impl<'a> Environment<'a> {
             cancel: &self.view.shared.cancel.0.flag,
             stats: self.stats,
             implicit_commit: self.implicit_commit,
+            deferred: &open.deferred,
             engine: self.view.derived.engine,
         }
     }
@@ -305,7 +305,7 @@ impl Session {
         };
         let (progress, returned, sent) = (&mut portal.progress, &mut portal.returned, &mut self.sent);
         let parts = environment.parts();
-        let cx = environment.context(&open.txn, &parts);
+        let cx = environment.context(open, &parts);
         let step = pull(&cx, &plan, progress, returned, max_rows, sink, sent).await?;
         open.used = true;
         Ok(step)
@@ -317,6 +317,7 @@ impl Session {
         if !(options.commit_after || self.is_past()) || self.in_block() {
             return Ok(());
         }
+        self.check_deferred(None, true).await?;
         let Some(open) = self.transaction.take() else { return Ok(()) };
         let result = open.txn.commit().await.map(|_| ()).map_err(|error| {
             let ambiguous = error.kind() == KvErrorKind::Ambiguous;

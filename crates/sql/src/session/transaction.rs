@@ -15,6 +15,7 @@ use super::as_of::Past;
 use super::command::{IsolationLevel, Modes};
 use super::view::{Times, now_micros};
 use crate::catalog::{CatalogSnapshot, Garbage};
+use crate::dml::deferred::{Deferred, DeferredMark};
 use crate::exec::kv_error;
 use kv_api::KvErrorKind;
 use kv_client::{Isolation, Savepoint, Txn, TxnOptions};
@@ -33,6 +34,7 @@ pub(crate) struct SavepointEntry {
     pub notifications: usize,
     pub cursors: u64,
     pub to_clear: (usize, usize),
+    pub deferred: DeferredMark,
 }
 
 /// What a transaction's schema changes leave to do at its end.
@@ -65,6 +67,8 @@ pub(crate) struct Open {
     pub overlay: Option<Arc<CatalogSnapshot>>,
     pub schema: SchemaChange,
     pub savepoints: Vec<SavepointEntry>,
+    /// Constraints still to be checked.
+    pub deferred: Deferred,
 }
 
 impl Session {
@@ -108,6 +112,7 @@ impl Session {
             overlay: None,
             schema: SchemaChange::default(),
             savepoints: Vec::new(),
+            deferred: Deferred::default(),
         }));
     }
 
@@ -122,6 +127,7 @@ impl Session {
             open.txn = txn;
             open.overlay = None;
             open.catalog = 0;
+            open.deferred.forget();
             let left = std::mem::take(&mut open.schema);
             self.shared.engine.clear_storage(left.clear_on_abort);
         }
@@ -224,6 +230,10 @@ impl Session {
 
     /// Commits what is open. The session is idle afterwards in any case.
     pub(super) async fn commit(&mut self) -> SqlResult<()> {
+        if let Err(error) = self.check_deferred(None, true).await {
+            self.abort();
+            return Err(error);
+        }
         let Some(open) = self.transaction.take() else {
             self.end_settings(true);
             return Ok(());
@@ -327,7 +337,9 @@ impl Session {
         let kv = open.txn.savepoint();
         let (name, overlay) = (name.to_string(), open.overlay.clone());
         let to_clear = (open.schema.clear_on_commit.len(), open.schema.clear_on_abort.len());
+        let deferred = open.deferred.mark();
         open.savepoints.push(SavepointEntry {
+            deferred,
             name,
             kv,
             overlay,
@@ -370,6 +382,7 @@ impl Session {
         open.savepoints.truncate(position + 1);
         let Some(savepoint) = open.savepoints.last() else { return Ok(()) };
         open.txn.rollback_to(savepoint.kv);
+        open.deferred.rollback_to(&savepoint.deferred);
         open.overlay = savepoint.overlay.clone();
         open.failed = false;
         open.schema.clear_on_commit.truncate(savepoint.to_clear.0);

@@ -157,6 +157,11 @@ impl Session {
                 "LOCK TABLE".into()
             }
             Command::Commit { chain } => self.commit_command(*chain).await?,
+            Command::SetConstraints { names, deferred } => {
+                let setting = self.set_constraints(names.as_deref(), *deferred);
+                guarded(&cancel, deadline, setting).await?;
+                "SET CONSTRAINTS".into()
+            }
             other => {
                 let past = guarded(&cancel, deadline, self.past_of(other)).await?;
                 self.run_quick(other, past)?
@@ -263,7 +268,6 @@ impl Session {
                 self.set_transaction(*modes, past, *session)?;
                 "SET"
             }
-            Command::SetConstraints => "SET CONSTRAINTS",
             Command::Reset(name) => {
                 self.set(name, None, false)?;
                 "RESET"

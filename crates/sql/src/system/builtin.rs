@@ -95,7 +95,13 @@ pub(super) fn type_functions() -> &'static HashMap<Oid, &'static str> {
     static ALL: LazyLock<HashMap<Oid, &'static str>> = LazyLock::new(|| {
         let functions =
             types().iter().flat_map(|ty| ty.functions).filter_map(|function| function.split_once('='));
-        functions.filter_map(|(name, oid)| Some((oid.parse().ok()?, name))).collect()
+        let of_users = [(3506, "enum_in"), (3507, "enum_out"), (3532, "enum_recv"), (3533, "enum_send")];
+        let of_domains = [(2597, "domain_in"), (2598, "domain_recv")];
+        functions
+            .filter_map(|(name, oid)| Some((oid.parse().ok()?, name)))
+            .chain(of_users)
+            .chain(of_domains)
+            .collect()
     });
     &ALL
 }
@@ -152,6 +158,7 @@ pub(super) fn default_opclass(ty: Type) -> Oid {
     let wanted = match ty {
         Type::VARCHAR => Type::TEXT.0,
         other if other.element().is_some() => 2277,
+        other if other.is_enum() => Type::ANYENUM.0,
         other => other.0,
     };
     opclasses().iter().find(|class| class.input == wanted && class.default).map_or(0, |class| class.oid)

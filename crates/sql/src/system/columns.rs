@@ -1,14 +1,30 @@
 //! What `information_schema` says of a column's type.
 
-use super::row::{int, text};
+use super::row::{SystemContext, int, text};
+use super::user_types::array_name;
 use sql_types::{ColumnType, Datum, Type};
 
 /// The columns of `information_schema.columns` that depend on the type.
-pub(super) fn type_columns(ty: ColumnType) -> Vec<(&'static str, Datum)> {
-    let is_array = ty.ty.info().is_some_and(|info| info.name.starts_with('_'));
-    let name = if is_array { "ARRAY".to_string() } else { ty.ty.to_string() };
-    let mut values =
-        vec![("data_type", Datum::text(name)), ("udt_name", text(ty.ty.info().map_or("", |info| info.name)))];
+pub(super) fn type_columns(cx: &SystemContext<'_>, ty: ColumnType) -> Vec<(&'static str, Datum)> {
+    let of_user = cx.catalog().user_type(ty.ty.element().unwrap_or(ty.ty));
+    let name = match ty.ty.is_plain_array() {
+        true => "ARRAY".to_string(),
+        false if of_user.is_some() => "USER-DEFINED".to_string(),
+        false => ty.ty.to_string(),
+    };
+    let (udt_schema, udt_name) = match (of_user, ty.ty.info()) {
+        (Some(found), _) => {
+            let schema = cx.catalog().schema_name(cx.database(), found.schema).unwrap_or("");
+            let name = if ty.ty.is_plain_array() { array_name(&found.name) } else { found.name.clone() };
+            (schema, name)
+        }
+        (None, info) => ("pg_catalog", info.map_or(String::new(), |info| info.name.to_string())),
+    };
+    let mut values = vec![
+        ("data_type", Datum::text(name)),
+        ("udt_schema", text(udt_schema)),
+        ("udt_name", Datum::text(udt_name)),
+    ];
     let numeric = |precision: i64, radix: i64, scale: Option<i64>| {
         vec![
             ("numeric_precision", int(precision)),

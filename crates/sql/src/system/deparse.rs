@@ -1,13 +1,18 @@
 //! Definitions as SQL text: types, indexes, constraints, defaults, views.
 
 use crate::catalog::descriptor::{
-    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor, ViewDescriptor,
+    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor, Timing, ViewDescriptor,
 };
 use crate::ddl::tokens::quote_ident;
+use crate::ddl::unmark;
 use crate::session::view::SessionView;
-use sql_types::{ColumnType, Oid, Type};
+use crate::table::{key_texts, predicate_text};
+use sql_types::text::name_types;
+use sql_types::types::TYPE_MARK;
+use sql_types::{ColumnType, EnumValue, Oid, SqlError, Type};
+use std::sync::Arc;
 
-/// A type as `format_type` shows it.
+/// A built-in type as `format_type` shows it.
 pub(crate) fn format_type(ty: ColumnType) -> String {
     let (base, suffix) = match ty.ty.info() {
         Some(info) if info.name.starts_with('_') => (info.element, "[]"),
@@ -35,23 +40,89 @@ fn column_names(table: &TableDescriptor, ids: impl IntoIterator<Item = ColumnId>
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn key_column(table: &TableDescriptor, (id, descending): (ColumnId, bool)) -> String {
-    let name = table.column(id).map(|column| quote_ident(&column.name)).unwrap_or_default();
-    if descending { format!("{name} DESC") } else { name }
-}
-
-/// The query of a view, as `pg_get_viewdef` shows it.
-pub(crate) fn view_definition(view: &ViewDescriptor) -> String {
-    if !view.renamed {
-        return format!(" {};", view.query);
+/// What a constraint's definition says of when it is checked.
+fn timing_text(timing: Timing) -> &'static str {
+    match timing {
+        Timing { deferrable: true, deferred: true } => " DEFERRABLE INITIALLY DEFERRED",
+        Timing { deferrable: true, .. } => " DEFERRABLE",
+        _ => "",
     }
-    let (name, columns) =
-        (quote_ident(&view.name), view.columns.iter().map(|(column, _)| quote_ident(column)));
-    let columns = columns.collect::<Vec<_>>().join(", ");
-    format!(" SELECT * FROM ({}) AS {name}({columns});", view.query)
 }
 
 impl SessionView {
+    /// The query of a view, as `pg_get_viewdef` shows it.
+    pub(crate) fn view_definition(&self, view: &ViewDescriptor) -> String {
+        let query = self.named_types(&view.query);
+        if !view.renamed {
+            return format!(" {query};");
+        }
+        let columns: Vec<String> = view.columns.iter().map(|(column, _)| quote_ident(column)).collect();
+        format!(" SELECT * FROM ({query}) AS {}({});", quote_ident(&view.name), columns.join(", "))
+    }
+
+    /// A user's type or array of it as `format_type` shows it: with its schema where the search path needs it.
+    pub(crate) fn user_type_text(&self, ty: Type) -> Option<String> {
+        let element = ty.element().filter(|element| element.is_enum());
+        let found = self.snapshot().user_type(element.unwrap_or(ty))?;
+        let name = if self.catalog.type_is_visible(found, &self.path) {
+            quote_ident(&found.name)
+        } else {
+            self.qualified_text(found.schema, &found.name)
+        };
+        Some(if element.is_some() { format!("{name}[]") } else { name })
+    }
+
+    /// A stored expression as it is shown: a user's types by name.
+    pub(crate) fn named_types(&self, text: &str) -> String {
+        unmark(text, |ty| self.user_type_text(ty))
+    }
+
+    /// A line of EXPLAIN, or an expression of an index, with a user's types by name and values of enum types by label.
+    pub(crate) fn explained(&self, line: String) -> String {
+        if !line.contains(TYPE_MARK) {
+            return line;
+        }
+        let joint = format!("'::{TYPE_MARK}");
+        let (mut out, mut rest) = (String::with_capacity(line.len()), line.as_str());
+        while let Some(at) = rest.find(&joint) {
+            let after = &rest[at + joint.len()..];
+            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            let value = rest[..at].rfind('\'').and_then(|open| {
+                let ty = Type(after[..digits].parse().ok()?);
+                Some((open + 1, EnumValue { ty, rank: rest[open + 1..at].parse().ok()? }))
+            });
+            let label = value.and_then(|(open, value)| {
+                self.snapshot().user_type(value.ty)?.label(value).map(|label| (open, label))
+            });
+            match label {
+                Some((open, label)) => {
+                    out.push_str(&rest[..open]);
+                    out.push_str(&label.replace('\'', "''"));
+                }
+                None => out.push_str(&rest[..at]),
+            }
+            out.push_str(&joint);
+            rest = after;
+        }
+        out.push_str(rest);
+        name_types(&out, |ty| self.user_type_text(ty))
+    }
+
+    /// An error with a user's types by name.
+    pub(crate) fn with_named_types(&self, mut error: SqlError) -> SqlError {
+        let named = |text: &mut String| {
+            if text.contains(TYPE_MARK) {
+                *text = name_types(text, |ty| self.user_type_text(ty));
+            }
+        };
+        named(&mut error.message);
+        if let Some(extra) = error.extra.as_deref_mut() {
+            extra.detail.iter_mut().for_each(named);
+            extra.hint.iter_mut().for_each(named);
+        }
+        error
+    }
+
     /// A relation's name, with its schema where the search path needs it.
     pub(super) fn relation_text(&self, oid: Oid, schema: Oid, name: &str) -> String {
         if self.catalog.is_visible(oid, schema, name, &self.path) {
@@ -69,37 +140,54 @@ impl SessionView {
     /// `pg_get_indexdef`; with a column from 1, only that.
     pub(crate) fn index_definition(
         &self,
-        table: &TableDescriptor,
+        table: &Arc<TableDescriptor>,
         index: &IndexDescriptor,
         column: usize,
     ) -> String {
-        if column > 0 {
-            return index
-                .columns
-                .get(column - 1)
-                .map(|(id, _)| column_names(table, [*id]))
-                .unwrap_or_default();
+        let keys = key_texts(table, index).into_iter().map(|key| self.explained(key));
+        let keys: Vec<String> = keys.collect();
+        if let Some(position) = column.checked_sub(1) {
+            let included = position.checked_sub(keys.len()).and_then(|position| index.included.get(position));
+            return match keys.get(position) {
+                Some(text) => text.clone(),
+                None => column_names(table, included.copied()),
+            };
         }
-        let columns: Vec<String> = index.columns.iter().map(|column| key_column(table, *column)).collect();
-        format!(
+        let ordered = keys
+            .iter()
+            .zip(&index.columns)
+            .map(|(text, (_, descending))| if *descending { format!("{text} DESC") } else { text.clone() });
+        let columns: Vec<String> = ordered.collect();
+        let mut text = format!(
             "CREATE {}INDEX {} ON {} USING btree ({})",
             if index.unique { "UNIQUE " } else { "" },
             quote_ident(&index.name),
             self.qualified_text(table.schema, &table.name),
             columns.join(", ")
-        )
+        );
+        if !index.included.is_empty() {
+            text.push_str(&format!(" INCLUDE ({})", column_names(table, index.included.iter().copied())));
+        }
+        if let Some(predicate) = predicate_text(table, index) {
+            text.push_str(&format!(" WHERE {}", self.explained(predicate)));
+        }
+        text
     }
 
     /// `pg_get_constraintdef` of a PRIMARY KEY or UNIQUE constraint.
     pub(crate) fn key_definition(&self, table: &TableDescriptor, index: &IndexDescriptor) -> String {
         let word =
             if index.id == crate::catalog::descriptor::PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
-        format!("{word} ({})", column_names(table, index.columns.iter().map(|(id, _)| *id)))
+        let mut text = format!("{word} ({})", column_names(table, index.columns.iter().map(|(id, _)| *id)));
+        if !index.included.is_empty() {
+            text.push_str(&format!(" INCLUDE ({})", column_names(table, index.included.iter().copied())));
+        }
+        text + timing_text(index.timing)
     }
 
     /// `pg_get_constraintdef` of a CHECK constraint.
     pub(crate) fn check_definition(&self, check: &CheckDescriptor) -> String {
-        format!("CHECK (({}))", check.expr)
+        format!("CHECK (({}))", self.named_types(&check.expr))
     }
 
     /// `pg_get_constraintdef` of a foreign key.
@@ -128,13 +216,14 @@ impl SessionView {
         if let Some(word) = action(key.on_delete) {
             text.push_str(&format!(" ON DELETE {word}"));
         }
-        text
+        text + timing_text(key.timing)
     }
 
     /// A default as it is shown: sequences without a schema that need not be spelt out.
     pub(crate) fn default_text(&self, text: &str) -> String {
-        let Some((before, rest)) = text.split_once("nextval('") else { return text.to_string() };
-        let Some((name, after)) = rest.split_once('\'') else { return text.to_string() };
+        let text = self.named_types(text);
+        let Some((before, rest)) = text.split_once("nextval('") else { return text };
+        let Some((name, after)) = rest.split_once('\'') else { return text };
         let shown = name.split_once('.').filter(|(schema, bare)| {
             let bare = bare.trim_matches('"');
             let found = self.catalog.find(None, bare, &self.path);
@@ -159,7 +248,9 @@ impl SessionView {
                 return Some(self.foreign_key_definition(table, key));
             }
         }
-        None
+        let domains = self.snapshot().types.values().filter_map(|ty| ty.as_domain());
+        let check = domains.flat_map(|domain| &domain.checks).find(|check| check.oid == oid)?;
+        Some(self.check_definition(check))
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::pg_schema::keyword_rows;
 use super::{builtin, registry, tables};
+use crate::bind::CatalogLookup;
 use crate::catalog::{Relation, oids};
 use crate::ddl::tokens::{Cursor, Name, quote_ident};
 use crate::session::view::SessionView;
 use crate::session::{notify_later, sequences, set_checked};
 use sql_types::functions::{CatalogFunctions, EvalContext, RegKind};
-use sql_types::{Datum, Oid, Row, SqlError, SqlResult, SqlState, Type};
+use sql_types::{Datum, EnumValue, Oid, Row, SqlError, SqlResult, SqlState, Type};
 
 fn parse_name(text: &str) -> SqlResult<Name> {
     let mut cursor = Cursor::new(text)?;
@@ -37,7 +38,7 @@ fn optional(text: Option<String>) -> Datum {
 
 impl CatalogFunctions for SessionView {
     fn reg_in(&self, kind: RegKind, name: &str) -> SqlResult<Option<Oid>> {
-        let parsed = match parse_name(name.split('(').next().unwrap_or(name)) {
+        let parsed = match parse_name(name.split(['(', '[']).next().unwrap_or(name)) {
             Ok(parsed) => parsed,
             Err(_) if kind == RegKind::Type => return Ok(None),
             Err(error) => return Err(error),
@@ -49,7 +50,13 @@ impl CatalogFunctions for SessionView {
             }
             RegKind::Role => self.snapshot().role(&parsed.name).map(|role| role.oid),
             RegKind::Proc | RegKind::Procedure => registry::function_by_name(&parsed.name),
-            RegKind::Type => None,
+            RegKind::Type => {
+                let path = &self.path;
+                let schema = parsed.schema.as_deref();
+                let found = self.catalog.type_by_name(schema, &parsed.name, path).map(|found| found.ty);
+                let array = name.trim_end().ends_with("[]");
+                if array { found.and_then(Type::array) } else { found }.map(|ty| ty.0)
+            }
         })
     }
 
@@ -65,8 +72,33 @@ impl CatalogFunctions for SessionView {
                     .map(|name| (*name).to_string())
                     .or_else(|| registry::function_name(oid).map(str::to_string)),
             },
-            RegKind::Type => None,
+            RegKind::Type => self.user_type_text(Type(oid)),
         }
+    }
+
+    fn type_name(&self, ty: Type) -> Option<String> {
+        self.user_type_text(ty)
+    }
+
+    fn enum_label(&self, value: EnumValue, out: &mut String) {
+        let own = self.snapshot().user_type(value.ty);
+        if let Some(label) = own.and_then(|ty| ty.label(value)) {
+            return out.push_str(label);
+        }
+        // A label that was added after the statement began, which a row it reads may hold already.
+        let newest = self.shared.engine.cached_catalog();
+        match newest.as_ref().and_then(|catalog| catalog.user_type(value.ty)?.label(value)) {
+            Some(label) => out.push_str(label),
+            None => out.push_str(&value.rank.to_string()),
+        }
+    }
+
+    fn enum_value(&self, ty: Type, label: &str) -> Option<EnumValue> {
+        self.snapshot().user_type(ty)?.value(label)
+    }
+
+    fn enum_values(&self, ty: Type) -> Vec<EnumValue> {
+        self.snapshot().user_type(ty).map(|ty| ty.values()).unwrap_or_default()
     }
 
     fn current_setting(&self, name: &str) -> Option<String> {
@@ -81,6 +113,11 @@ impl CatalogFunctions for SessionView {
     fn call(&self, name: &str, args: &[Datum], context: &EvalContext<'_>) -> SqlResult<Datum> {
         if let Some(what) = name.strip_prefix("has_").and_then(|rest| rest.strip_suffix("_privilege")) {
             return self.has_privilege(what, args).map(|answer| answer.map_or(Datum::Null, Datum::Bool));
+        }
+        if name == "pg_type_is_visible"
+            && let Some(ty) = self.snapshot().user_type(Type(oid_arg(args, 0)))
+        {
+            return Ok(Datum::Bool(self.catalog.type_is_visible(ty, &self.path)));
         }
         if name.ends_with("_is_visible") {
             return Ok(Datum::Bool(name != "pg_table_is_visible" || self.table_is_visible(oid_arg(args, 0))));
@@ -171,7 +208,7 @@ impl SessionView {
                     Some(Datum::Text(name)) => self.find_relation(&parse_name(name)?).unwrap_or(0),
                     _ => first,
                 };
-                optional(snapshot.views.get(&oid).map(|view| super::deparse::view_definition(view)))
+                optional(snapshot.views.get(&oid).map(|view| self.view_definition(view)))
             }
             "pg_get_expr" => args.first().cloned().unwrap_or(Datum::Null),
             "pg_get_userbyid" => Datum::text(snapshot.role_name(first)),
@@ -260,6 +297,7 @@ impl SessionView {
                 .schemas
                 .get(&(self.catalog.database, object))
                 .and_then(|schema| schema.comment.clone()),
+            "pg_type" => snapshot.types.get(&object).and_then(|ty| ty.comment.clone()),
             "pg_class" | "" => None
                 .or_else(|| snapshot.table(object)?.comment.clone())
                 .or_else(|| snapshot.views.get(&object)?.comment.clone())

@@ -2,8 +2,8 @@
 
 use super::columns::type_columns;
 use super::row::{SystemContext, int, optional, text};
-use super::{registry, tables};
-use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor};
+use super::{registry, tables, user_types};
+use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor, Timing};
 use sql_types::{Datum, Oid, Row};
 
 /// The rows of a table.
@@ -23,6 +23,9 @@ pub(super) fn rows(cx: &SystemContext<'_>) -> Vec<Row> {
         "information_schema_catalog_name" => vec![vec![database(cx)]],
         "enabled_roles" | "applicable_roles" => roles(cx),
         "routines" => routines(cx),
+        "domains" => user_types::domain_rows(cx),
+        "domain_constraints" => user_types::domain_constraints(cx),
+        "column_domain_usage" => user_types::column_domain_usage(cx),
         "table_privileges" | "role_table_grants" => table_privileges(cx),
         _ => Vec::new(),
     }
@@ -89,12 +92,11 @@ fn column_rows(cx: &SystemContext<'_>) -> Vec<Row> {
             ("column_name", text(name)),
             ("ordinal_position", int(number)),
             ("udt_catalog", database(cx)),
-            ("udt_schema", text("pg_catalog")),
             ("dtd_identifier", Datum::text(number.to_string())),
             ("is_self_referencing", text("NO")),
             ("is_generated", text("NEVER")),
         ];
-        values.extend(type_columns(ty));
+        values.extend(type_columns(cx, ty));
         values
     };
     let plain = |mut values: Vec<(&'static str, Datum)>, updatable: &str| {
@@ -114,6 +116,7 @@ fn column_rows(cx: &SystemContext<'_>) -> Vec<Row> {
         for column in table.columns.iter().filter(|column| !column.hidden) {
             let mut values =
                 common(schema(cx, table.schema), &table.name, &column.name, i64::from(column.id), column.ty);
+            values.extend(user_types::column_domain(cx, column.domain));
             let default = column.default.as_deref().filter(|_| column.identity.is_none());
             values.push((
                 "column_default",
@@ -152,7 +155,7 @@ fn views(cx: &SystemContext<'_>) -> Vec<Row> {
             ("table_catalog", database(cx)),
             ("table_schema", schema(cx, view.schema)),
             ("table_name", text(&view.name)),
-            ("view_definition", Datum::text(super::deparse::view_definition(view))),
+            ("view_definition", Datum::text(cx.view.view_definition(view))),
             ("check_option", text("NONE")),
             ("is_updatable", text("NO")),
             ("is_insertable_into", text("NO")),
@@ -222,22 +225,24 @@ fn not_null_name(table: &TableDescriptor, column: u32) -> String {
 fn table_constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in my_tables(cx) {
-        let mut add = |name: &str, kind: &str| {
+        let yes_or_no = |value: bool| text(if value { "YES" } else { "NO" });
+        let mut add = |name: &str, kind: &str, timing: Timing| {
             let mut values = constraint(cx, table, name);
             values.extend(of_table(cx, table));
             values.push(("constraint_type", text(kind)));
-            values.push(("is_deferrable", text("NO")));
-            values.push(("initially_deferred", text("NO")));
+            values.push(("is_deferrable", yes_or_no(timing.deferrable)));
+            values.push(("initially_deferred", yes_or_no(timing.deferred)));
             values.push(("enforced", text("YES")));
             rows.push(cx.row(values));
         };
         for index in table.indexes.iter().filter(|index| index.constraint) {
-            add(&index.name, if index.id == PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" });
+            let kind = if index.id == PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
+            add(&index.name, kind, index.timing);
         }
-        table.checks.iter().for_each(|check| add(&check.name, "CHECK"));
-        table.foreign_keys.iter().for_each(|key| add(&key.name, "FOREIGN KEY"));
+        table.checks.iter().for_each(|check| add(&check.name, "CHECK", Timing::default()));
+        table.foreign_keys.iter().for_each(|key| add(&key.name, "FOREIGN KEY", key.timing));
         for column in table.columns.iter().filter(|column| !column.hidden && !column.nullable) {
-            add(&not_null_name(table, column.id), "CHECK");
+            add(&not_null_name(table, column.id), "CHECK", Timing::default());
         }
     }
     rows
@@ -313,7 +318,7 @@ fn referential_constraints(cx: &SystemContext<'_>) -> Vec<Row> {
         for key in &table.foreign_keys {
             let Some(referenced) = cx.catalog().table(key.referenced_table) else { continue };
             let index = referenced.indexes.iter().find(|index| {
-                index.unique
+                index.is_key()
                     && index.columns.len() == key.referenced_columns.len()
                     && index.columns.iter().all(|(id, _)| key.referenced_columns.contains(id))
             });
@@ -335,7 +340,7 @@ fn check_constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     for table in my_tables(cx) {
         for check in &table.checks {
             let mut values = constraint(cx, table, &check.name);
-            values.push(("check_clause", Datum::text(format!("({})", check.expr))));
+            values.push(("check_clause", Datum::text(format!("({})", cx.view.named_types(&check.expr)))));
             rows.push(cx.row(values));
         }
         for column in table.columns.iter().filter(|column| !column.hidden && !column.nullable) {
@@ -344,6 +349,7 @@ fn check_constraints(cx: &SystemContext<'_>) -> Vec<Row> {
             rows.push(cx.row(values));
         }
     }
+    rows.extend(user_types::domain_check_constraints(cx));
     rows
 }
 

@@ -24,6 +24,7 @@ mod registry;
 mod row;
 mod settings_rows;
 mod tables;
+mod user_types;
 
 use crate::bind::SystemRef;
 use crate::session::view::SessionView;

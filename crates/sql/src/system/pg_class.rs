@@ -2,10 +2,11 @@
 
 use super::builtin::{default_opclass, types};
 use super::deparse::constraint_oid;
-use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, text};
-use super::tables;
-use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor};
+use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, optional, text};
+use super::{tables, user_types};
+use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX, TableDescriptor, Timing};
 use crate::catalog::oids;
+use crate::table::{key_names, predicate_text};
 use sql_types::{ColumnType, Datum, Oid, Row, Type};
 
 /// The rows of one of these tables; `None` if it is another.
@@ -110,7 +111,14 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
             },
         ));
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            let described = base(index.oid, &index.name, table.schema, table.owner, 'i', index.columns.len());
+            let described = base(
+                index.oid,
+                &index.name,
+                table.schema,
+                table.owner,
+                'i',
+                index.columns.len() + index.included.len(),
+            );
             rows.push(class(cx, Class { am: 403, rows: table.row_count.unwrap_or(0.0), ..described }));
         }
     }
@@ -135,24 +143,26 @@ struct Attribute<'a> {
     has_default: bool,
     identity: Option<char>,
     has_missing: bool,
+    domain: Option<Oid>,
 }
 
 fn attribute(cx: &SystemContext<'_>, a: Attribute<'_>) -> Row {
     let ty = a.ty.unwrap_or(ColumnType::plain(Type::TEXT));
     let builtin = types().iter().find(|builtin| builtin.oid == ty.ty.0);
+    let is_enum = ty.ty.is_enum();
     cx.row(vec![
         ("attrelid", oid(a.relation)),
         ("attname", text(a.name)),
-        ("atttypid", oid(ty.ty.0)),
+        ("atttypid", oid(a.domain.unwrap_or(ty.ty.0))),
         ("attstattarget", int(-1)),
-        ("attlen", int(builtin.map_or(-1, |ty| i64::from(ty.len)))),
+        ("attlen", int(builtin.map_or(if is_enum { 4 } else { -1 }, |ty| i64::from(ty.len)))),
         ("attnum", int(i64::from(a.number))),
-        ("attndims", int(i64::from(ty.ty.info().is_some_and(|info| info.name.starts_with('_'))))),
+        ("attndims", int(i64::from(ty.ty.is_plain_array()))),
         ("attcacheoff", int(-1)),
         ("atttypmod", int(i64::from(ty.typmod))),
-        ("attbyval", bool(builtin.is_some_and(|ty| ty.by_value))),
+        ("attbyval", bool(builtin.map_or(is_enum, |ty| ty.by_value))),
         ("attalign", letter(builtin.map_or('i', |ty| ty.align))),
-        ("attstorage", letter(builtin.map_or('x', |ty| ty.storage))),
+        ("attstorage", letter(builtin.map_or(if is_enum { 'p' } else { 'x' }, |ty| ty.storage))),
         ("attcompression", text("")),
         ("attnotnull", bool(a.not_null)),
         ("atthasdef", bool(a.has_default)),
@@ -190,21 +200,25 @@ fn attributes(cx: &SystemContext<'_>) -> Vec<Row> {
                     has_default: column.default.is_some() && column.identity.is_none(),
                     identity: column.identity,
                     has_missing: column.added_value.is_some(),
+                    domain: column.domain,
                 },
             ));
         }
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            for (position, (id, _)) in index.columns.iter().enumerate() {
-                let Some(column) = table.column(*id) else { continue };
+            let keys = index.parts().map(|(id, expression, _)| match expression {
+                Some(expression) => Some((expression.name.as_str(), expression.ty.into())),
+                None => table.column(id).map(|column| (column.name.as_str(), column.ty)),
+            });
+            let included = index.included.iter().map(|id| {
+                let column = table.column(*id)?;
+                Some((column.name.as_str(), column.ty))
+            });
+            for (position, column) in keys.chain(included).enumerate() {
+                let Some((name, ty)) = column else { continue };
+                let number = position as i16 + 1;
                 rows.push(attribute(
                     cx,
-                    Attribute {
-                        relation: index.oid,
-                        name: &column.name,
-                        number: position as i16 + 1,
-                        ty: Some(column.ty),
-                        ..Default::default()
-                    },
+                    Attribute { relation: index.oid, name, number, ty: Some(ty), ..Default::default() },
                 ));
             }
         }
@@ -242,33 +256,42 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in my_tables(cx) {
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            let columns: Vec<_> = index.columns.iter().filter_map(|(id, _)| table.column(*id)).collect();
-            let collations = columns.iter().map(|column| {
-                types().iter().find(|ty| ty.oid == column.ty.ty.0).map_or(0, |ty| ty.collation)
-            });
+            let keys = key_names(table, index);
+            let collations = keys
+                .iter()
+                .map(|(_, key)| types().iter().find(|ty| ty.oid == key.0).map_or(0, |ty| ty.collation));
+            let all = keys.len() + index.included.len();
+            let ids = index.columns.iter().map(|(id, _)| *id).chain(index.included.iter().copied());
+            let of_expressions = index.columns.iter().zip(&keys).filter(|((id, _), _)| *id == EXPRESSION);
+            let expressions: Vec<&str> = of_expressions.map(|(_, (text, _))| text.as_str()).collect();
+            let expressions = Some(expressions.join(", ")).filter(|text| !text.is_empty());
+            let expressions = expressions.map(|text| cx.view.explained(text));
+            let predicate = predicate_text(table, index).map(|text| cx.view.explained(text));
             rows.push(cx.row(vec![
                 ("indexrelid", oid(index.oid)),
                 ("indrelid", oid(table.oid)),
-                ("indnatts", int(columns.len() as i64)),
-                ("indnkeyatts", int(columns.len() as i64)),
+                ("indnatts", int(all as i64)),
+                ("indnkeyatts", int(keys.len() as i64)),
                 ("indisunique", bool(index.unique)),
                 ("indnullsnotdistinct", bool(false)),
                 ("indisprimary", bool(index.id == PRIMARY_INDEX)),
                 ("indisexclusion", bool(false)),
-                ("indimmediate", bool(true)),
+                ("indimmediate", bool(!index.timing.deferrable)),
                 ("indisclustered", bool(false)),
                 ("indisvalid", bool(true)),
                 ("indcheckxmin", bool(false)),
                 ("indisready", bool(true)),
                 ("indislive", bool(true)),
                 ("indisreplident", bool(false)),
-                ("indkey", int2vector(columns.iter().map(|column| column.id as i16))),
+                ("indkey", int2vector(ids.map(|id| id as i16))),
                 ("indcollation", oidvector(collations)),
-                ("indclass", oidvector(columns.iter().map(|column| default_opclass(column.ty.ty)))),
+                ("indclass", oidvector(keys.iter().map(|(_, ty)| default_opclass(*ty)))),
                 (
                     "indoption",
                     int2vector(index.columns.iter().map(|(_, descending)| if *descending { 3 } else { 0 })),
                 ),
+                ("indexprs", optional(expressions.as_deref())),
+                ("indpred", optional(predicate.as_deref())),
             ]));
         }
     }
@@ -277,14 +300,14 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
 
 fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    let common = |oid_: Oid, name: &str, table: &TableDescriptor, kind: char| {
+    let common = |oid_: Oid, name: &str, table: &TableDescriptor, kind: char, timing: Timing| {
         vec![
             ("oid", oid(oid_)),
             ("conname", text(name)),
             ("connamespace", oid(table.schema)),
             ("contype", letter(kind)),
-            ("condeferrable", bool(false)),
-            ("condeferred", bool(false)),
+            ("condeferrable", bool(timing.deferrable)),
+            ("condeferred", bool(timing.deferred)),
             ("convalidated", bool(true)),
             ("conrelid", oid(table.oid)),
             ("contypid", oid(0)),
@@ -305,28 +328,28 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     for table in my_tables(cx) {
         for index in table.indexes.iter().filter(|index| index.constraint) {
             let kind = if index.id == PRIMARY_INDEX { 'p' } else { 'u' };
-            let mut values = common(constraint_oid(index), &index.name, table, kind);
+            let mut values = common(constraint_oid(index), &index.name, table, kind, index.timing);
             values.extend(no_reference());
             values.push(("conindid", oid(index.oid)));
             values.push(("conkey", int2_array(index.columns.iter().map(|(id, _)| *id as i16))));
             rows.push(cx.row(values));
         }
         for check in &table.checks {
-            let mut values = common(check.oid, &check.name, table, 'c');
+            let mut values = common(check.oid, &check.name, table, 'c', Timing::default());
             values.extend(no_reference());
             values.push(("conindid", oid(0)));
             let lower = check.expr.to_lowercase();
             let words: Vec<&str> = lower.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
             let named = table.columns.iter().filter(|column| words.contains(&&*column.name.to_lowercase()));
             values.push(("conkey", int2_array(named.map(|column| column.id as i16))));
-            values.push(("conbin", text(&check.expr)));
+            values.push(("conbin", text(&cx.view.named_types(&check.expr))));
             rows.push(cx.row(values));
         }
         for key in &table.foreign_keys {
-            let mut values = common(key.oid, &key.name, table, 'f');
+            let mut values = common(key.oid, &key.name, table, 'f', key.timing);
             let index = cx.catalog().table(key.referenced_table).and_then(|referenced| {
                 referenced.indexes.iter().find(|index| {
-                    index.unique
+                    index.is_key()
                         && index.columns.len() == key.referenced_columns.len()
                         && index.columns.iter().all(|(id, _)| key.referenced_columns.contains(id))
                 })
@@ -338,6 +361,29 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
             values.push(("conindid", oid(index.map_or(0, |index| index.oid))));
             values.push(("conkey", int2_array(key.columns.iter().map(|id| *id as i16))));
             values.push(("confkey", int2_array(key.referenced_columns.iter().map(|id| *id as i16))));
+            rows.push(cx.row(values));
+        }
+    }
+    for ty in user_types::mine(cx) {
+        for check in ty.as_domain().map(|domain| domain.checks.as_slice()).unwrap_or_default() {
+            let mut values = vec![
+                ("oid", oid(check.oid)),
+                ("conname", text(&check.name)),
+                ("connamespace", oid(ty.schema)),
+                ("contype", letter('c')),
+                ("condeferrable", bool(false)),
+                ("condeferred", bool(false)),
+                ("convalidated", bool(true)),
+                ("conrelid", oid(0)),
+                ("contypid", oid(ty.oid)),
+                ("conparentid", oid(0)),
+                ("conislocal", bool(true)),
+                ("coninhcount", int(0)),
+                ("connoinherit", bool(false)),
+                ("conindid", oid(0)),
+                ("conbin", text(&cx.view.named_types(&check.expr))),
+            ];
+            values.extend(no_reference());
             rows.push(cx.row(values));
         }
     }

@@ -3,8 +3,8 @@
 use super::builtin::{function_oid, keywords, opclasses, types};
 use super::pg_class::default_oid;
 use super::row::{SystemContext, bool, int, letter, oid, optional, text};
-use super::tables;
-use crate::catalog::descriptor::PRIMARY_INDEX;
+use super::{tables, user_types};
+use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX};
 use crate::catalog::oids;
 use sql_types::{Datum, Oid, Row, Type};
 
@@ -17,7 +17,12 @@ pub(super) fn rows(cx: &SystemContext<'_>) -> Option<Vec<Row>> {
         "pg_group" => Vec::new(),
         "pg_auth_members" => members(cx),
         "pg_database" => databases(cx),
-        "pg_type" => type_rows(cx),
+        "pg_type" => {
+            let mut rows = type_rows(cx);
+            rows.extend(user_types::type_rows(cx));
+            rows
+        }
+        "pg_enum" => user_types::enum_rows(cx),
         "pg_tables" => table_list(cx),
         "pg_views" => views(cx),
         "pg_indexes" => index_list(cx),
@@ -231,7 +236,7 @@ fn views(cx: &SystemContext<'_>) -> Vec<Row> {
             ("schemaname", text(schema_name(cx, view.schema))),
             ("viewname", text(&view.name)),
             ("viewowner", text(&cx.catalog().role_name(view.owner))),
-            ("definition", Datum::text(super::deparse::view_definition(view))),
+            ("definition", Datum::text(cx.view.view_definition(view))),
         ])
     })
     .collect()
@@ -285,6 +290,9 @@ fn descriptions(cx: &SystemContext<'_>) -> Vec<Row> {
     for sequence in catalog.sequences.values().filter(|sequence| sequence.database == cx.database()) {
         found.extend(sequence.comment.as_deref().map(|comment| (sequence.oid, oids::PG_CLASS, 0, comment)));
     }
+    for ty in user_types::mine(cx) {
+        found.extend(ty.comment.as_deref().map(|comment| (ty.oid, oids::PG_TYPE, 0, comment)));
+    }
     for schema in catalog.schemas.values().filter(|schema| schema.database == cx.database()) {
         found.extend(schema.comment.as_deref().map(|comment| (schema.oid, oids::PG_NAMESPACE, 0, comment)));
     }
@@ -337,7 +345,7 @@ fn dependencies(cx: &SystemContext<'_>) -> Vec<Row> {
                     add((oids::PG_CONSTRAINT, index.oid, 0), (class, table.oid, i64::from(*id)), 'a');
                 }
             } else {
-                for (id, _) in &index.columns {
+                for (id, _) in index.columns.iter().filter(|(id, _)| *id != EXPRESSION) {
                     add((class, index.oid, 0), (class, table.oid, i64::from(*id)), 'a');
                 }
             }
@@ -369,9 +377,11 @@ fn dependencies(cx: &SystemContext<'_>) -> Vec<Row> {
     }
     for view in cx.catalog().views.values().filter(|view| view.database == cx.database()) {
         for target in &view.depends_on {
-            add((class, view.oid, 0), (class, *target, 0), 'n');
+            let of = if cx.catalog().types.contains_key(target) { oids::PG_TYPE } else { class };
+            add((class, view.oid, 0), (of, *target, 0), 'n');
         }
     }
+    user_types::dependencies(cx, &mut add);
     rows
 }
 

@@ -1,7 +1,11 @@
 //! [`TableCodec`]: the layout of one table, compiled.
 
-use super::{Projection, literal};
-use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexId, PRIMARY_INDEX, TableDescriptor};
+use super::{Projection, bound_index, index_env, literal};
+use crate::catalog::descriptor::{
+    ColumnId, EXPRESSION, IndexDescriptor, IndexId, PRIMARY_INDEX, TableDescriptor,
+};
+use crate::exec::eval::{eval, is_true};
+use crate::plan::Expr;
 use bytes::{BufMut, Bytes, BytesMut};
 use kv_api::Span;
 use parking_lot::Mutex;
@@ -14,12 +18,14 @@ pub const ROW_FORMAT: u8 = 1;
 pub const ENTRY_FORMAT: u8 = 1;
 
 /// A column of an index key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyColumn {
-    /// Position in the full row.
+    /// Position in the full row; none has that of an expression, `usize::MAX`.
     pub position: usize,
-    /// Its id.
+    /// Its id; [`EXPRESSION`] for an expression.
     pub id: ColumnId,
+    /// The expression over the full row, if it is one.
+    pub expr: Option<Expr>,
     /// Its type.
     pub ty: Type,
     /// Descending.
@@ -31,8 +37,14 @@ pub struct KeyColumn {
 pub struct IndexCodec {
     /// Its id.
     pub id: IndexId,
-    /// Whether it is unique.
+    /// Whether its keys are unique, NULLs aside.
     pub unique: bool,
+    /// Whether its values shall be unique, NULLs aside, but are checked after they are written.
+    pub checked_later: bool,
+    /// Whether a foreign key may refer to its columns.
+    pub is_key: bool,
+    /// What a row satisfies to be in it.
+    pub predicate: Option<Expr>,
     /// What all its keys start with.
     pub prefix: Bytes,
     /// Its key columns.
@@ -78,6 +90,10 @@ pub struct Entry {
     pub key: Bytes,
     /// Its value.
     pub value: Bytes,
+    /// Whether the key may not be there before.
+    pub unique: bool,
+    /// The key without what names the row, if uniqueness is to be checked once it is written.
+    pub unchecked: Option<Bytes>,
 }
 
 pub(super) fn corrupt(what: &str) -> SqlError {
@@ -85,19 +101,57 @@ pub(super) fn corrupt(what: &str) -> SqlError {
 }
 
 impl IndexCodec {
-    fn new(table: &TableDescriptor, index: &IndexDescriptor) -> SqlResult<Self> {
+    fn new(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> SqlResult<Self> {
+        let bound = if index.is_plain() { None } else { bound_index(table, index.id)? };
         let mut prefix = BytesMut::new();
         kv_api::encoding::encode_u64(table.storage, &mut prefix);
         kv_api::encoding::encode_u64(u64::from(index.id), &mut prefix);
-        let column = |(id, descending): &(ColumnId, bool)| {
-            let position = table.position(*id).ok_or_else(|| {
-                SqlError::internal(format!("index \"{}\" refers to a missing column", index.name))
-            })?;
-            let ty = table.columns[position].ty.ty;
-            Ok(KeyColumn { position, id: *id, ty, descending: *descending })
+        let missing = || SqlError::internal(format!("index \"{}\" refers to a missing column", index.name));
+        let mut columns = Vec::with_capacity(index.columns.len());
+        for (number, (id, expression, descending)) in index.parts().enumerate() {
+            let column = match expression {
+                Some(expression) => {
+                    let expr = bound.as_ref().and_then(|bound| bound.columns.get(number)?.clone());
+                    let expr = Some(expr.ok_or_else(missing)?);
+                    KeyColumn { position: usize::MAX, id: EXPRESSION, expr, ty: expression.ty, descending }
+                }
+                None => {
+                    let position = table.position(id).ok_or_else(missing)?;
+                    let ty = table.columns[position].ty.ty;
+                    KeyColumn { position, id, expr: None, ty, descending }
+                }
+            };
+            columns.push(column);
+        }
+        let predicate = bound.and_then(|bound| Expr::conjunction(bound.conditions.clone()));
+        Ok(IndexCodec {
+            id: index.id,
+            unique: index.unique && !index.timing.deferrable,
+            checked_later: index.unique && index.timing.deferrable,
+            is_key: index.is_key(),
+            predicate,
+            prefix: prefix.freeze(),
+            columns,
+        })
+    }
+
+    /// Whether a full row is in the index.
+    pub fn has(&self, row: &[Datum]) -> SqlResult<bool> {
+        self.predicate.as_ref().map_or(Ok(true), |predicate| is_true(predicate, row, &index_env()))
+    }
+
+    /// Whether an entry depends on one of these columns, given by their positions in the full row.
+    pub fn depends_on(&self, positions: &[usize]) -> bool {
+        let reads = |expr: &Expr| {
+            let mut found = false;
+            expr.columns(&mut |column| found |= positions.contains(&column));
+            found
         };
-        let columns = index.columns.iter().map(column).collect::<SqlResult<_>>()?;
-        Ok(IndexCodec { id: index.id, unique: index.unique, prefix: prefix.freeze(), columns })
+        self.predicate.as_ref().is_some_and(reads)
+            || self.columns.iter().any(|column| match &column.expr {
+                Some(expr) => reads(expr),
+                None => positions.contains(&column.position),
+            })
     }
 
     /// All keys of the index.
@@ -105,17 +159,24 @@ impl IndexCodec {
         Span::new(self.prefix.clone(), kv_api::key::prefix_end(&self.prefix).unwrap_or_default())
     }
 
-    /// Appends the key columns of a full row.
-    pub fn encode_columns(&self, row: &[Datum], out: &mut BytesMut) -> SqlResult<()> {
+    /// Appends the key columns of a full row; whether one of them is NULL.
+    pub fn encode_columns(&self, row: &[Datum], out: &mut BytesMut) -> SqlResult<bool> {
+        let mut has_null = false;
         for column in &self.columns {
-            encoding::encode_key(&row[column.position], column.descending, out)?;
+            match &column.expr {
+                None => {
+                    let value = &row[column.position];
+                    has_null |= value.is_null();
+                    encoding::encode_key(value, column.descending, out)?;
+                }
+                Some(expr) => {
+                    let value = eval(expr, row, &index_env())?;
+                    has_null |= value.is_null();
+                    encoding::encode_key(&value, column.descending, out)?;
+                }
+            }
         }
-        Ok(())
-    }
-
-    /// Whether a key column of a full row is NULL.
-    pub fn has_null(&self, row: &[Datum]) -> bool {
-        self.columns.iter().any(|column| row[column.position].is_null())
+        Ok(has_null)
     }
 
     /// The key columns of a row of this index, of which `key` is the full key. What follows them is
@@ -239,14 +300,18 @@ impl TableCodec {
         Ok(out.freeze())
     }
 
-    /// The entry of a full row in a secondary index. `row_key` is the row's own key.
-    pub fn index_entry(&self, index: &IndexCodec, row: &[Datum], row_key: &[u8]) -> SqlResult<Entry> {
+    /// The entry of a full row in a secondary index, if it has one. `row_key` is the row's own key.
+    pub fn index_entry(&self, index: &IndexCodec, row: &[Datum], row_key: &[u8]) -> SqlResult<Option<Entry>> {
+        if !index.has(row)? {
+            return Ok(None);
+        }
         let primary_bytes = self.primary_bytes(row_key);
         let mut key =
             BytesMut::with_capacity(index.prefix.len() + 12 * index.columns.len() + primary_bytes.len());
         key.put_slice(&index.prefix);
-        index.encode_columns(row, &mut key)?;
-        if !index.unique || index.has_null(row) {
+        let has_null = index.encode_columns(row, &mut key)?;
+        let values_end = key.len();
+        if !index.unique || has_null {
             key.put_slice(primary_bytes);
         }
         let mut value = BytesMut::with_capacity(1 + if index.unique { primary_bytes.len() } else { 0 });
@@ -255,7 +320,8 @@ impl TableCodec {
             value.put_slice(primary_bytes);
         }
         let key = check_key(key.freeze(), &self.table.name)?;
-        Ok(Entry { key, value: value.freeze() })
+        let unchecked = (index.checked_later && !has_null).then(|| key.slice(..values_end));
+        Ok(Some(Entry { key, value: value.freeze(), unique: index.unique && !has_null, unchecked }))
     }
 
     /// The bytes of the primary key columns that an entry of a secondary index holds.

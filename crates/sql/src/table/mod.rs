@@ -9,6 +9,10 @@
 //! | unique index | storage, index, its columns | entry format, the primary key columns' bytes |
 //! | unique index, some column NULL | storage, index, its columns, the primary key columns' bytes | the same |
 //! | other index | storage, index, its columns, the primary key columns' bytes | entry format |
+//! | deferrable unique index | as of another index | entry format |
+//!
+//! A column of an index may be an expression, which is computed from the row. A partial index has entries of
+//! the rows only for which its predicate is true.
 //!
 //! Key columns are written with [`sql_types::encoding::encode_key`], the two numbers with
 //! [`kv_api::encoding::encode_u64`]. "The primary key columns' bytes" are exactly what follows the
@@ -22,12 +26,18 @@
 //!
 //! [`TableCodec`] is this layout compiled for one descriptor; [`Projection`] is what a scan needs of it.
 
+mod bound;
 mod cache;
 pub mod codec;
 mod literal;
 mod projection;
 mod rowid;
 
+pub(crate) use bound::index_env;
+pub use bound::{
+    BoundIndex, BoundIndexes, bind_expression, bind_predicate, bound_index, key_names, key_texts,
+    predicate_text, row_expr_text,
+};
 pub use cache::CodecCache;
 pub use codec::{IndexCodec, TableCodec};
 pub use projection::Projection;

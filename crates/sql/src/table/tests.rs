@@ -21,6 +21,7 @@ fn column(id: ColumnId, name: &str, ty: Type) -> ColumnDescriptor {
         sequence: None,
         hidden: false,
         comment: None,
+        domain: None,
     }
 }
 
@@ -65,6 +66,7 @@ fn table() -> TableDescriptor {
         comment: None,
         row_count: None,
         placement: Default::default(),
+        bound: Default::default(),
     }
 }
 
@@ -129,14 +131,14 @@ fn index_entries_lead_to_their_rows() {
         let row = random_row(&mut rng);
         let key = codec.row_key(&row).unwrap();
         for index in codec.secondary() {
-            let entry = codec.index_entry(index, &row, &key).unwrap();
+            let entry = codec.index_entry(index, &row, &key).unwrap().unwrap();
             let primary = codec.entry_primary_bytes(index, &entry.key, &entry.value).unwrap();
             assert_eq!(codec.row_key_of(&primary), key);
             assert_eq!(split_key(&entry.key).map(|(storage, id, _)| (storage, id)), Some((9, index.id)));
         }
         // The unique index holds the primary key too, so these columns need no look-up.
         let unique = codec.index(2).unwrap();
-        let entry = codec.index_entry(unique, &row, &key).unwrap();
+        let entry = codec.index_entry(unique, &row, &key).unwrap().unwrap();
         let covering = Projection::new(&codec, 2, &[1, 5, 2]).unwrap();
         assert!(covering.covering());
         let expected = [row[0].clone(), row[3].clone(), row[1].clone()];
@@ -152,7 +154,7 @@ fn null_does_not_make_unique_entries_collide() {
     let codec = codec();
     let row = |a: i32, d: Datum| vec![Datum::Int4(a), Datum::text("b"), Datum::Null, d, Datum::Null];
     let key = |row: &Row| {
-        codec.index_entry(codec.index(2).unwrap(), row, &codec.row_key(row).unwrap()).unwrap().key
+        codec.index_entry(codec.index(2).unwrap(), row, &codec.row_key(row).unwrap()).unwrap().unwrap().key
     };
     assert_ne!(key(&row(1, Datum::Null)), key(&row(2, Datum::Null)));
     assert_eq!(key(&row(1, Datum::Int8(5))), key(&row(2, Datum::Int8(5))));

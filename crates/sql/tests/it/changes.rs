@@ -231,7 +231,7 @@ async fn not_null_and_check_are_refused() {
     else {
         panic!("not an insert")
     };
-    let positive: (Arc<str>, Expr) = ("t_b_check".into(), less(number(6), column(1)));
+    let positive = RowCheck { name: "t_b_check".into(), expr: less(number(6), column(1)), domain: None };
     let checks = Arc::new(vec![positive]);
     let checked = PlanKind::Insert { table, input, targets, defaults, on_conflict, returning, checks };
     let error = runner.error(plan(checked, 0)).await;
@@ -363,6 +363,7 @@ fn family(on_delete: char, on_update: char, child_index: bool) -> Runner {
         referenced_columns: vec![1],
         on_delete,
         on_update,
+        timing: Default::default(),
     });
     runner(vec![parent, child])
 }
@@ -435,6 +436,7 @@ async fn a_table_may_refer_to_itself() {
         referenced_columns: vec![1],
         on_delete: 'a',
         on_update: 'a',
+        timing: Default::default(),
     });
     let runner = runner(vec![tree.clone()]);
     // The row referred to may come later in the same statement, and go in the same statement.
@@ -538,6 +540,7 @@ async fn copied_rows_reach_the_plan() {
     let insert =
         PlanKind::Insert { table, input, targets, defaults, checks, on_conflict: None, returning: None };
     let insert = Arc::new(plan(insert, 0));
+    let deferred = sql::dml::deferred::Deferred::default();
     let (eval, memory, cancel) = (EvalContext::plain(), MemoryBudget::default(), CancelFlag::new());
     let cx = ExecContext {
         txn: &runner.txn,
@@ -549,6 +552,7 @@ async fn copied_rows_reach_the_plan() {
         cancel: &cancel,
         stats: None,
         implicit_commit: true,
+        deferred: &deferred,
         engine: Default::default(),
     };
     let rows: Vec<Vec<Datum>> = (0..3000).map(|n| [n, n + 1, n % 3].map(Datum::Int4).to_vec()).collect();

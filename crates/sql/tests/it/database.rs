@@ -4,7 +4,7 @@ use crate::support::new_tenant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use sql::engine::{Engine, TenantInfo};
-use sql::session::{RowSink, RunOptions, RunOutcome, Session, SessionParams};
+use sql::session::{RowSink, RunOptions, RunOutcome, Session, SessionParams, TextSettings};
 use sql_types::context::TextContext;
 use sql_types::{Datum, SqlError, SqlResult, Type, text};
 use std::sync::Arc;
@@ -30,6 +30,7 @@ pub struct Output {
 
 struct Sink {
     types: Vec<Type>,
+    text: TextSettings,
     output: Output,
 }
 
@@ -37,7 +38,8 @@ struct Sink {
 impl RowSink for Sink {
     fn row(&mut self, row: &[Datum]) -> SqlResult<()> {
         assert_eq!(row.len(), self.types.len(), "a row has other columns than were described");
-        let context = TextContext::plain();
+        // The catalog is the session's, everything else as it is by default.
+        let context = TextContext { catalog: self.text.context().catalog, ..TextContext::plain() };
         let value = |(value, ty): (&Datum, &Type)| match value {
             Datum::Null => "NULL".to_string(),
             value => text::to_string(value, *ty, &context),
@@ -142,7 +144,7 @@ impl Database {
 async fn copy(session: &mut Session, text: &str, data: &[u8], chunk: usize) -> SqlResult<String> {
     let prepared = session.prepare_text(text, &[]).await?;
     let mut portal = session.bind(&prepared, Vec::new()).await?;
-    let mut sink = Sink { types: Vec::new(), output: Output::default() };
+    let mut sink = Sink { types: Vec::new(), text: session.text_settings(), output: Output::default() };
     let outcome = session.run(&mut portal, 0, RunOptions::default(), &mut sink).await?;
     assert!(matches!(outcome, RunOutcome::CopyIn { .. }), "{outcome:?}");
     let mut copy_in = session.copy_in(&mut portal).await?;
@@ -170,7 +172,7 @@ async fn run_all(session: &mut Session, text: &str, params: &[Datum]) -> SqlResu
         let prepared = session.prepare(statement, &[]).await?;
         let types = prepared.columns().unwrap_or_default().iter().map(|column| column.ty.ty).collect();
         let mut portal = session.bind(&prepared, params.to_vec()).await?;
-        let mut sink = Sink { types, output: Output::default() };
+        let mut sink = Sink { types, text: session.text_settings(), output: Output::default() };
         let options = RunOptions { commit_after: position + 1 == count };
         let outcome = session.run(&mut portal, 0, options, &mut sink).await?;
         output = sink.output;

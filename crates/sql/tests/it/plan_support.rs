@@ -184,6 +184,7 @@ pub fn table_column(id: ColumnId, name: &str, nullable: bool) -> ColumnDescripto
         sequence: None,
         hidden: false,
         comment: None,
+        domain: None,
     }
 }
 
@@ -218,6 +219,7 @@ pub fn table(oid: Oid, name: &str, columns: &[&str]) -> TableDescriptor {
         comment: None,
         row_count: None,
         placement: Default::default(),
+        bound: Default::default(),
     }
 }
 
@@ -256,7 +258,7 @@ impl ExecHost for Tables {
     fn schema_name(&self, _: Oid) -> Option<String> {
         Some("public".to_string())
     }
-    fn checks(&self, _: &Arc<TableDescriptor>) -> SqlResult<Arc<Vec<(Arc<str>, Expr)>>> {
+    fn checks(&self, _: &Arc<TableDescriptor>) -> SqlResult<sql::plan::Checks> {
         Ok(Arc::default())
     }
     fn column_default(&self, _: &Arc<TableDescriptor>, _: u32) -> SqlResult<Expr> {
@@ -300,6 +302,7 @@ impl Runner {
 
     /// Runs a plan to its end: its rows as text, and the number of rows changed.
     pub async fn run(&self, plan: Plan, params: &[Datum]) -> SqlResult<(Vec<String>, Option<u64>)> {
+        let deferred = sql::dml::deferred::Deferred::default();
         let (eval, memory, cancel) =
             (EvalContext::plain(), MemoryBudget::new(self.memory_bytes), CancelFlag::new());
         let cx = ExecContext {
@@ -312,6 +315,7 @@ impl Runner {
             cancel: &cancel,
             stats: None,
             implicit_commit: self.implicit_commit,
+            deferred: &deferred,
             engine: self.engine,
         };
         let mut stream = execute(&Arc::new(plan), &cx)?;

@@ -176,7 +176,7 @@ macro_rules! table {
 static TABLE: &[AggregateFunction] = table! {
     extremes {
         INT2 INT4 INT8 FLOAT4 FLOAT8 NUMERIC TEXT BPCHAR DATE TIME TIMESTAMP TIMESTAMPTZ INTERVAL OID INET
-        ANYARRAY PG_LSN XID8
+        ANYARRAY ANYENUM PG_LSN XID8
     }
     bits { INT2 INT4 INT8 }
     lenient("count", &[], T::INT8, count),

@@ -120,6 +120,7 @@ pub(super) static TABLE: &[Function] = comparisons! {
     PG_LSN PG_LSN plain;
     XID8 XID8 plain;
     TID TID plain;
+    ANYENUM ANYENUM plain;
     ANYARRAY ANYARRAY plain;
     RECORD RECORD plain;
     OIDVECTOR OIDVECTOR plain;

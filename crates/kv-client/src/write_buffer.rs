@@ -41,6 +41,9 @@ pub struct WriteBuffer {
 /// The writes of one key with their sequence numbers, ascending; never empty.
 type History = SmallVec<[(u32, Write); 1]>;
 
+/// A key and its writes.
+type Contents<'b> = (&'b Bytes, &'b [(u32, Write)]);
+
 /// Bookkeeping charged per write, in bytes.
 const OVERHEAD: usize = 64;
 
@@ -50,7 +53,7 @@ fn charge(key: &Bytes, write: &Write) -> usize {
 
 impl WriteBuffer {
     /// Below which sequence number writes may be returned to, and the keys in order, each with its writes.
-    pub fn contents(&self) -> (u32, impl Iterator<Item = (&Bytes, &[(u32, Write)])>) {
+    pub fn contents(&self) -> (u32, impl Iterator<Item = Contents<'_>>) {
         (self.protected, self.writes.iter().map(|(key, history)| (key, &history[..])))
     }
 

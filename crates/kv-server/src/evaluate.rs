@@ -87,7 +87,7 @@ pub enum Stop {
     /// The batch fails.
     Failed(KvError),
     /// A lock must be waited for; then the batch is evaluated anew.
-    Wait(LockWait),
+    Wait(Box<LockWait>),
     /// It must become known what becomes of this prepared transaction; then the batch is evaluated anew.
     Undecided(TxnId),
     /// The clock of the range must reach the timestamp and nothing at or below it be in flight; then the batch
@@ -451,7 +451,8 @@ impl<'a> Evaluation<'a> {
             (Acquire::Granted, _) => Ok(Locked::Yes),
             (Acquire::Waiting(waiter), Some(woken)) => {
                 let node = Arc::clone(self.node);
-                Err(Stop::Wait(LockWait::new(node, self.asker, self.part, waiter, watch(), woken)))
+                let wait = LockWait::new(node, self.asker, self.part, waiter, watch(), woken);
+                Err(Stop::Wait(Box::new(wait)))
             }
             (Acquire::Deadlock | Acquire::DeadlockOf(_), _) => {
                 metrics().deadlocks.inc();

@@ -307,8 +307,7 @@ async fn run_txn(
     objects: Objects,
     options: TxnOptions,
     steps: &[Step],
-    progress: &Mutex<Progress>,
-    committing: &Notify,
+    (progress, committing): (&Mutex<Progress>, &Notify),
     traveller: Option<&Traveller<'_>>,
 ) -> KvResult<()> {
     let txn = client.begin(TxnOptions { lock_timeout_ms: 5000, ..options });
@@ -384,7 +383,7 @@ async fn run_one(
     let progress = Mutex::new(Progress::default());
     let invoked = world.now() * 1000;
     let mut crashed = false;
-    let running = run_txn(world, client, objects, options, &steps, &progress, &committing, Some(traveller));
+    let running = run_txn(world, client, objects, options, &steps, (&progress, &committing), Some(traveller));
     let running = tokio::time::timeout(PATIENCE, running);
     let ended = if let Some(disturbance) = disturbance {
         let mut running = std::pin::pin!(running);
@@ -480,7 +479,7 @@ pub async fn read_everything(
         let invoked = world.now() * 1000;
         let progress = Mutex::new(Progress::default());
         let (usual, committing) = (TxnOptions::default(), Notify::new());
-        let running = run_txn(world, &client, objects, usual, &steps, &progress, &committing, None);
+        let running = run_txn(world, &client, objects, usual, &steps, (&progress, &committing), None);
         let ended = tokio::time::timeout(PATIENCE, running).await;
         let Progress { ops, commits, .. } = progress.into_inner();
         let outcome = match &ended {

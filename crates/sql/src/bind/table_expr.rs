@@ -107,7 +107,7 @@ pub fn bind_index_expr(
     let mut expressions = ExprContext::new(&item.scope, None, Clause::IndexExpression);
     let bound = binder.bind_expr(&parse::parse_expr(text)?, &mut expressions)?;
     let bound = match bound.ty() {
-        Type::UNKNOWN => binder.coerce(bound, Type::TEXT.into(), CastKind::Implicit)?,
+        Type::UNKNOWN => binder.coerce(bound, Type::TEXT, CastKind::Implicit)?,
         _ => bound,
     };
     pure(bound, &expressions, "index expression", context)

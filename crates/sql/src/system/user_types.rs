@@ -273,10 +273,13 @@ pub(super) fn column_domain_usage(cx: &SystemContext<'_>) -> Vec<Row> {
     rows
 }
 
+/// An object of a catalog: the catalog's table, its OID in it, and the number of a column or 0.
+type ObjectAddress = (Oid, Oid, i64);
+
 /// Rows of `pg_depend`: what types depend on, and columns on types.
 pub(super) fn dependencies(
     cx: &SystemContext<'_>,
-    add: &mut dyn FnMut((Oid, Oid, i64), (Oid, Oid, i64), char),
+    add: &mut dyn FnMut(ObjectAddress, ObjectAddress, char),
 ) {
     for ty in mine(cx) {
         add((oids::PG_TYPE, ty.oid, 0), (oids::PG_NAMESPACE, ty.schema, 0), 'n');

@@ -86,6 +86,7 @@ types! {
     CID / CID_ARRAY = 29 / 1012 "cid" / "cid" len 4 category 'U' false;
     XID8 / XID8_ARRAY = 5069 / 271 "xid8" / "xid8" len 8 category 'U' false;
     PG_LSN / PG_LSN_ARRAY = 3220 / 3221 "pg_lsn" / "pg_lsn" len 8 category 'U' false;
+    REGOPERATOR / REGOPERATOR_ARRAY = 2204 / 2209 "regoperator" / "regoperator" len 4 category 'N' false;
     REGPROCEDURE / REGPROCEDURE_ARRAY = 2202 / 2207 "regprocedure" / "regprocedure" len 4 category 'N' false;
     CSTRING / CSTRING_ARRAY = 2275 / 1263 "cstring" / "cstring" len -2 category 'P' false;
     ANY / ANY_NO_ARRAY = 2276 / 0 "any" / "\"any\"" len 4 category 'P' false;
@@ -227,6 +228,7 @@ impl Type {
             self,
             Type::REGPROC
                 | Type::REGPROCEDURE
+                | Type::REGOPERATOR
                 | Type::REGCLASS
                 | Type::REGTYPE
                 | Type::REGNAMESPACE

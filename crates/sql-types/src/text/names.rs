@@ -14,7 +14,7 @@ pub(super) fn parse(ty: Type, text: &str, context: &TextContext<'_>) -> SqlResul
         return parse_oid(text, Type::OID);
     }
     let Some(kind) = RegKind::of(ty) else {
-        return Err(SqlError::internal("not a reg type"));
+        return Err(SqlError::unsupported(format!("to look up a {ty} by name")));
     };
     if kind == RegKind::Type
         && let Some(found) = built_in_type_by_name(text)

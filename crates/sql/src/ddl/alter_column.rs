@@ -295,7 +295,9 @@ impl DdlContext<'_> {
         }
         self.refuse_views(table, "change the type of a column of")?;
         let id = table.columns[at].id;
-        let referred = !self.catalog.referencing(table.oid).is_empty()
+        let referring = self.catalog.referencing(table.oid);
+        let mut keys = referring.iter().filter_map(|(other, position)| other.foreign_keys.get(*position));
+        let referred = keys.any(|key| key.referenced_columns.contains(&id))
             || table.foreign_keys.iter().any(|key| key.columns.contains(&id));
         if referred && old.ty != new.ty {
             return Err(SqlError::unsupported("to change the type of a column that a foreign key uses"));

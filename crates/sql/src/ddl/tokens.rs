@@ -6,7 +6,7 @@
 use crate::bind::ident_name;
 use crate::parse::Source;
 use sql_types::{SqlError, SqlResult, SqlState};
-use sqlparser::ast::Ident;
+use sqlparser::ast::{ArrayElemTypeDef, DataType, Ident};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
@@ -304,9 +304,11 @@ impl Cursor {
         self.with_parser(|parser| parser.parse_subexpr(is)).map(|(_, text)| text)
     }
 
-    /// A type.
-    pub(crate) fn data_type(&mut self) -> SqlResult<sqlparser::ast::DataType> {
-        self.with_parser(|parser| parser.parse_data_type()).map(|(ty, _)| ty)
+    /// A type; an array of it may be written with the word ARRAY.
+    pub(crate) fn data_type(&mut self) -> SqlResult<DataType> {
+        let (ty, _) = self.with_parser(|parser| parser.parse_data_type())?;
+        let array = self.take("array");
+        Ok(if array { DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(ty), None)) } else { ty })
     }
 
     /// `( … )` with anything inside: its text without the parentheses.

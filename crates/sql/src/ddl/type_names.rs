@@ -157,7 +157,8 @@ impl DdlContext<'_> {
         let context = session.bind_context(&eval, &[]);
         let mut changed = (**table).clone();
         for (column, old) in changed.columns.iter_mut().zip(&table.columns) {
-            let Some(text) = &old.default else { continue };
+            // That of the hidden `rowid` is no text that is bound.
+            let Some(text) = old.default.as_ref().filter(|_| !old.hidden) else { continue };
             let mended = mend(text, labels, |text| {
                 bind::Binder::new(&context, None, 0).default_expr(text, old).map(drop)
             })?;

@@ -200,7 +200,9 @@ impl SessionView {
                     Some(Datum::Int4(column)) => usize::try_from(*column).unwrap_or(0),
                     _ => 0,
                 };
-                Some(self.index_definition(table, table.index(index)?, column))
+                let text = self.index_definition(table, table.index(index)?, column);
+                let pretty = matches!(args.get(2), Some(Datum::Bool(true)));
+                Some(if pretty { super::pretty::cast_operands(&text) } else { text })
             })),
             "pg_get_constraintdef" => optional(self.constraint_by_oid(first)),
             "pg_get_viewdef" => {

@@ -20,6 +20,7 @@ mod information;
 mod pg_class;
 mod pg_misc;
 mod pg_schema;
+mod pretty;
 mod registry;
 mod row;
 mod settings_rows;

@@ -162,6 +162,10 @@ async fn definitions_are_shown_as_postgresql_shows_them() {
         .await,
         ["3|2|0 4 5|lower(name)|((a > 3) AND (at IS NOT NULL))|lower(name)|\"B\""]
     );
+    let plain_and_pretty =
+        "SELECT pg_get_indexdef(oid, 1, false), pg_get_indexdef(oid, 1, true) FROM pg_class
+        WHERE relname = 't_lower_expr_expr1_idx'";
+    assert_eq!(db.rows(plain_and_pretty).await, ["lower((v)::text)|lower(v::text)"]);
     assert_eq!(
         db.rows("SELECT attname FROM pg_attribute WHERE attrelid = 'i1'::regclass ORDER BY attnum").await,
         ["lower", "a", "B"]

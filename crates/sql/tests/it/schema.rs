@@ -282,3 +282,17 @@ async fn databases_are_apart() {
     db.execute("DROP DATABASE other").await;
     assert_eq!(db.error("DROP DATABASE other").await.code, SqlState::INVALID_CATALOG);
 }
+
+#[tokio::test]
+async fn columns_beside_a_key_change_their_type_and_arrays_are_written_in_words() {
+    let mut db = Database::open().await;
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, n int, tags text array NOT NULL DEFAULT '{}')").await;
+    db.execute("CREATE TABLE u (t int REFERENCES t); INSERT INTO t VALUES (1, 2); INSERT INTO u VALUES (1)")
+        .await;
+    db.execute("ALTER TABLE t ALTER COLUMN n TYPE text").await;
+    assert_eq!(db.rows("SELECT id, n || '!', tags FROM t").await, ["1|2!|{}"]);
+    assert_eq!(db.error("INSERT INTO u VALUES (2)").await.code, SqlState::FOREIGN_KEY_VIOLATION);
+    assert_eq!(db.error("DELETE FROM t").await.code, SqlState::FOREIGN_KEY_VIOLATION);
+    let error = db.error("ALTER TABLE t ALTER COLUMN id TYPE bigint").await;
+    assert_eq!(error.code, SqlState::FEATURE_NOT_SUPPORTED);
+}

@@ -277,10 +277,7 @@ pub(super) fn column_domain_usage(cx: &SystemContext<'_>) -> Vec<Row> {
 type ObjectAddress = (Oid, Oid, i64);
 
 /// Rows of `pg_depend`: what types depend on, and columns on types.
-pub(super) fn dependencies(
-    cx: &SystemContext<'_>,
-    add: &mut dyn FnMut(ObjectAddress, ObjectAddress, char),
-) {
+pub(super) fn dependencies(cx: &SystemContext<'_>, add: &mut dyn FnMut(ObjectAddress, ObjectAddress, char)) {
     for ty in mine(cx) {
         add((oids::PG_TYPE, ty.oid, 0), (oids::PG_NAMESPACE, ty.schema, 0), 'n');
         if let Some(array) = ty.array() {

@@ -161,7 +161,8 @@ fn sample() -> Exported {
 #[test]
 fn what_no_transaction_can_be_is_refused() {
     assert!(restored(sample()).is_ok());
-    let bad: [(&str, fn(&mut Exported)); 27] = [
+    type Bad = (&'static str, fn(&mut Exported));
+    let bad: [Bad; 27] = [
         ("id", |carried| carried.id = Bytes::from_static(b"short")),
         ("hop", |carried| carried.hop = 0),
         ("sequence", |carried| carried.sequence = u32::MAX),

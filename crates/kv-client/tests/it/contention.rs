@@ -215,7 +215,7 @@ async fn a_listing_covers_all_ranges_and_waits_for_nothing() {
     let locks: Vec<_> = found.locks.iter().map(|lock| (&lock.key[..], &lock.txn)).collect();
     assert_eq!(locks, [(&b"a"[..], &holds), (b"x", &holds)]);
     assert_eq!((&found.waits[0].key[..], &found.waits[0].txn), (&b"x"[..], &waits));
-    assert_eq!(found.waits[0].blockers, [holds.clone()]);
+    assert_eq!(found.waits[0].blockers, std::slice::from_ref(&holds));
     let parts = found.txns.iter().filter(|part| part.txn == holds).count();
     assert_eq!((parts, found.truncated), (2, false), "a part in each range");
     let right = client.contention(&Span::new(bytes("m"), bytes("")), 0).await.unwrap();

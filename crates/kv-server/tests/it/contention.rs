@@ -50,7 +50,7 @@ async fn who_waits_for_whom_is_listed_and_remembered() {
     assert!(found.locks.iter().all(|lock| lock.since_ns > 0 && !lock.intent));
     let wait = &found.waits[0];
     assert_eq!((&wait.key, wait.strength(), &wait.txn), (&a, LockStrength::Exclusive, &second));
-    assert_eq!(wait.blockers, [first.clone()]);
+    assert_eq!(wait.blockers, std::slice::from_ref(&first));
     let txns: Vec<_> = found.txns.iter().map(|txn| (&txn.txn, txn.phase(), txn.locks)).collect();
     assert_eq!(txns, [(&first, TxnPhase::Pending, 2), (&second, TxnPhase::Pending, 0)]);
     assert!(found.events.is_empty() && !found.truncated);

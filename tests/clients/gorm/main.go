@@ -102,7 +102,8 @@ func main() {
 		check(db.Create(&team).Error, "a team with all that belongs to it")
 	}
 	var teams []Team
-	check(db.Preload("Members.Skills").Preload("Members.Profile").Order("id").Find(&teams).Error, "preload")
+	byID := func(db *gorm.DB) *gorm.DB { return db.Order("id") }
+	check(db.Preload("Members", byID).Preload("Members.Skills").Preload("Members.Profile").Order("id").Find(&teams).Error, "preload")
 	expect(len(teams) == 5 && len(teams[4].Members) == 10 && len(teams[0].Members[2].Skills) == 2, "what belongs together")
 	expect(teams[1].Members[3].Joined.Equal(time.Date(2024, 2, 29, 1, 2, 3, 4000, time.UTC)), "times")
 	var rows []struct {

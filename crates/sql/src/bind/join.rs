@@ -1,7 +1,7 @@
 //! Joins.
 
 use super::Binder;
-use super::context::{Clause, ExprContext};
+use super::context::{Clause, ExprContext, Virtual};
 use super::from::{FromItem, Laterals};
 use super::names::qualified;
 use super::rows::Rows;
@@ -240,8 +240,8 @@ fn settle_lateral(mut plan: Plan) -> (Plan, bool) {
     (plan, lateral)
 }
 
-/// A condition with subqueries: above an inner join it is a filter; of a left join, it may read the
-/// right row only and filters the right side.
+/// A condition with subqueries: above an inner join it is a filter. Those of a left join are computed beside its left
+/// rows, which are all that they may read.
 fn subplan_condition<'s>(
     parts: JoinParts,
     predicate: Expr,
@@ -249,6 +249,9 @@ fn subplan_condition<'s>(
     columns: Vec<crate::plan::PlanColumn>,
     scope: Scope<'s>,
 ) -> SqlResult<FromItem<'s>> {
+    if parts.kind == JoinKind::Left {
+        return left_subplan_condition(parts, predicate, subplans, columns, scope);
+    }
     if parts.kind != JoinKind::Inner {
         return Err(SqlError::unsupported("a subquery in the condition of an outer join"));
     }
@@ -256,6 +259,47 @@ fn subplan_condition<'s>(
     rows.set_subplans(subplans);
     rows.filter(predicate)?;
     let exprs = columns.iter().enumerate().map(|(index, column)| Expr::Column(index, column.ty.ty)).collect();
+    rows.stack(columns, |input| PlanKind::Project { input, exprs });
+    Ok(FromItem { plan: rows.into_plan(), scope })
+}
+
+fn left_subplan_condition<'s>(
+    mut parts: JoinParts,
+    mut predicate: Expr,
+    mut subplans: Vec<(crate::plan::SubPlan, bool)>,
+    columns: Vec<crate::plan::PlanColumn>,
+    scope: Scope<'s>,
+) -> SqlResult<FromItem<'s>> {
+    let width = parts.left.columns.len();
+    let mut of_right = false;
+    for (subplan, _) in &mut subplans {
+        if let Some(plan) = subplan.plan() {
+            of_right |= (**plan).clone().reads_outer(&mut |depth, index| depth == 0 && index >= width);
+        }
+        subplan.for_each_expr_mut(&mut |expr| {
+            expr.columns(&mut |index| of_right |= index >= width && Virtual::of(index).is_none());
+        });
+    }
+    if of_right {
+        return Err(SqlError::unsupported("a subquery of the right side in the condition of an outer join"));
+    }
+    let mut rows = Rows::new(parts.left);
+    rows.set_subplans(subplans);
+    // What is computed stands between the columns of the two sides.
+    rows.place(predicate.clone())?;
+    let more = rows.width() - width;
+    let moved = |index: usize| if index < width { index } else { index + more };
+    predicate.replace(&mut |part| match part {
+        Expr::Column(index, ty) if Virtual::of(*index).is_none() => Some(Expr::Column(moved(*index), *ty)),
+        _ => None,
+    });
+    parts.on = Some(rows.place(predicate)?);
+    parts.left = rows.into_plan();
+    let mut joined = parts.left.columns.clone();
+    joined.extend(parts.right.columns.iter().cloned());
+    let mut rows = Rows::new(Plan::new(parts.into_kind(), joined));
+    let exprs =
+        columns.iter().enumerate().map(|(index, column)| Expr::Column(moved(index), column.ty.ty)).collect();
     rows.stack(columns, |input| PlanKind::Project { input, exprs });
     Ok(FromItem { plan: rows.into_plan(), scope })
 }

@@ -228,15 +228,12 @@ pub(crate) fn sequence_options(c: &mut Cursor) -> SqlResult<SequenceOptions> {
         } else if c.take("owned by none") {
             options.owned_by = Some(None);
         } else if c.take("owned by") {
-            let name = c.name()?;
-            let table = name.schema.ok_or_else(|| {
+            let (table, column) = c.column_name()?;
+            let table = table.ok_or_else(|| {
                 SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
                     .with_hint("Specify OWNED BY table.column or OWNED BY NONE.")
             })?;
-            // The cursor reads `table.column` as a schema and a name; with three parts the schema is lost
-            // there, so it is looked for in the search path.
-            options.owned_by =
-                Some(Some((Name { schema: None, name: table, position: name.position }, name.name)));
+            options.owned_by = Some(Some((table, column)));
         } else {
             return Ok(options);
         }

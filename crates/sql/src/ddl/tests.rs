@@ -59,7 +59,6 @@ fn alter_table_reads_several_actions() {
 #[test]
 fn what_is_missing_is_named() {
     for (text, what) in [
-        ("CREATE TYPE mood AS ENUM ('a')", "CREATE TYPE"),
         ("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'select 1'", "CREATE FUNCTION"),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", "CREATE MATERIALIZED VIEW"),
         ("CREATE INDEX ON t USING gin (a)", "index method \"gin\""),

@@ -183,6 +183,18 @@ impl Cursor {
         Ok(Name { schema: parts.pop(), name, position })
     }
 
+    /// `column`, `table.column` or `schema.table.column`.
+    pub(crate) fn column_name(&mut self) -> SqlResult<(Option<Name>, String)> {
+        let position = self.here();
+        let mut parts = vec![self.ident()?];
+        while self.take_token(&Token::Period) {
+            parts.push(self.ident()?);
+        }
+        let column = parts.pop().unwrap_or_default();
+        let table = parts.pop();
+        Ok((table.map(|name| Name { schema: parts.pop(), name, position }), column))
+    }
+
     /// Names separated by commas.
     pub(crate) fn names(&mut self) -> SqlResult<Vec<Name>> {
         let mut names = vec![self.name()?];

@@ -179,7 +179,7 @@ mod tests {
     fn call(name: &str, left: Expr, right: Expr) -> Expr {
         let resolved =
             sql_types::functions::resolve_operator(name, Some(left.ty()), right.ty()).expect("an operator");
-        Expr::Call { function: resolved.function, args: vec![left, right], ty: Type::BOOL }
+        Expr::Call { function: resolved.function, args: vec![left, right], ty: resolved.returns }
     }
 
     fn x() -> Expr {

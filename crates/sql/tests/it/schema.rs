@@ -296,3 +296,29 @@ async fn columns_beside_a_key_change_their_type_and_arrays_are_written_in_words(
     let error = db.error("ALTER TABLE t ALTER COLUMN id TYPE bigint").await;
     assert_eq!(error.code, SqlState::FEATURE_NOT_SUPPORTED);
 }
+
+#[tokio::test]
+async fn conditions_of_left_joins_may_have_subqueries_of_the_left_side() {
+    let mut db = Database::open().await;
+    db.execute("CREATE TABLE t (a int); CREATE TABLE u (b int, c int); CREATE TABLE w (d int, e int)").await;
+    db.execute("INSERT INTO t VALUES (1), (2), (3); INSERT INTO u VALUES (1, 10), (2, 20); INSERT INTO w VALUES (1, 10), (2, 30)").await;
+    let text = "SELECT a, b, c FROM t LEFT JOIN u ON c = (SELECT e FROM w WHERE d = a) AND b = a ORDER BY a";
+    assert_eq!(db.rows(text).await, ["1|1|10", "2|NULL|NULL", "3|NULL|NULL"]);
+    let text = "SELECT * FROM t LEFT JOIN u ON EXISTS (SELECT FROM w WHERE d = a) AND b < a ORDER BY a, b";
+    assert_eq!(db.rows(text).await, ["1|NULL|NULL", "2|1|10", "3|NULL|NULL"]);
+    let error = db.error("SELECT a FROM t LEFT JOIN u ON a = (SELECT e FROM w WHERE d = b)").await;
+    assert_eq!(error.code, SqlState::FEATURE_NOT_SUPPORTED);
+}
+
+#[tokio::test]
+async fn sequences_are_owned_by_columns_of_tables_in_any_schema() {
+    let mut db = Database::open().await;
+    db.execute(
+        "CREATE SCHEMA s; CREATE TABLE s.t (a int); CREATE SEQUENCE s.q; ALTER SEQUENCE s.q OWNED BY s.t.a",
+    )
+    .await;
+    db.execute("CREATE SEQUENCE s.r OWNED BY s.t.a").await;
+    assert_eq!(db.error("ALTER SEQUENCE s.q OWNED BY t.a").await.code, SqlState::UNDEFINED_TABLE);
+    db.execute("DROP TABLE s.t").await;
+    assert_eq!(db.rows("SELECT relname FROM pg_class WHERE relkind = 'S'").await, [""; 0]);
+}

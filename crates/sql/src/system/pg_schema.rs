@@ -5,7 +5,8 @@ use super::pg_class::default_oid;
 use super::row::{SystemContext, bool, int, letter, oid, optional, text};
 use super::{tables, user_types};
 use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX};
-use crate::catalog::oids;
+use crate::catalog::{Relation, oids};
+use crate::ddl::tokens::Cursor;
 use sql_types::{Datum, Oid, Row, Type};
 
 /// The rows of one of these tables; `None` if it is another.
@@ -322,6 +323,17 @@ fn shared_descriptions(cx: &SystemContext<'_>) -> Vec<Row> {
         .collect()
 }
 
+/// The sequence that a default draws from. Stored defaults name it with its schema.
+fn drawn_from(cx: &SystemContext<'_>, default: &str) -> Option<Oid> {
+    let (_, rest) = default.split_once("nextval('")?;
+    let mut cursor = Cursor::new(rest.split_once('\'')?.0).ok()?;
+    let name = cursor.name().ok()?;
+    match cx.view.catalog.find(name.schema.as_deref(), &name.name, &[])? {
+        Relation::Sequence(oid) => Some(oid),
+        _ => None,
+    }
+}
+
 fn dependencies(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut add = |from: (Oid, Oid, i64), to: (Oid, Oid, i64), kind: char| {
@@ -351,10 +363,10 @@ fn dependencies(cx: &SystemContext<'_>) -> Vec<Row> {
             }
         }
         for column in table.columns.iter().filter(|column| !column.hidden) {
-            if column.default.is_some() && column.identity.is_none() {
+            if let Some(text) = column.default.as_deref().filter(|_| column.identity.is_none()) {
                 let default = (oids::PG_ATTRDEF, default_oid(table.oid, column.id), 0);
                 add(default, (class, table.oid, i64::from(column.id)), 'a');
-                if let Some(sequence) = column.sequence {
+                if let Some(sequence) = column.sequence.or_else(|| drawn_from(cx, text)) {
                     add(default, (class, sequence, 0), 'n');
                 }
             }

@@ -262,6 +262,16 @@ pub async fn start(world: &Arc<World>, id: NodeId) {
     }
 }
 
+/// A process's, but that nodes bear clocks that are meant to be further apart than a process would.
+fn limits(world: &World) -> kv_server::Limits {
+    let mut limits = kv_server::Limits::default();
+    let apart = Duration::from_micros(2 * world.plan.wall_error.unsigned_abs());
+    if apart > limits.max_clock_offset {
+        limits.max_clock_offset = 2 * apart;
+    }
+    limits
+}
+
 async fn start_on(
     world: &Arc<World>,
     id: NodeId,
@@ -274,7 +284,7 @@ async fn start_on(
     let surroundings = NodeWorld { world: Arc::clone(world), id, rng: Mutex::new(rng) };
     let environment = Environment::given(Arc::new(surroundings));
     let identity = identity(world, id, &engine, &environment).await?;
-    let started = Node::start_stepped(engine, kv_server::Limits::default(), &identity, ways(), environment);
+    let started = Node::start_stepped(engine, limits(world), &identity, ways(), environment);
     let (node, stepped) = started.map_err(|error| error.to_string())?;
     let myself = Myself {
         id,

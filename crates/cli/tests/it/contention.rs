@@ -43,7 +43,7 @@ async fn a_third_session_sees_who_waits_for_whom_and_then_who_did() {
     let waiting = tokio::spawn(async move {
         waiter.batch_execute("UPDATE t SET n = n + 1 WHERE a = 7").await.unwrap();
     });
-    let who = "SELECT l.pid, l.table_name, l.key, a.pid, a.state FROM dormouse_internal.locks l, \
+    let who = "SELECT l.pid, l.table_name, l.key, a.pid, a.state FROM pg_dormouse.locks l, \
                unnest(l.blocking_pids) b JOIN pg_stat_activity a ON a.pid = b WHERE NOT l.granted";
     let seen = rows(&onlooker, who).await;
     assert_eq!(seen, [[&blocked, "t", "(a)=(7)", &blocking, "idle in transaction"]]);
@@ -54,7 +54,7 @@ async fn a_third_session_sees_who_waits_for_whom_and_then_who_did() {
     holder.batch_execute("COMMIT").await.unwrap();
     waiting.await.unwrap();
     let most = "SELECT table_name, key, count(*), sum(duration) > '0'::interval \
-                FROM dormouse_internal.contention_events GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10";
+                FROM pg_dormouse.contention_events GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10";
     assert_eq!(rows(&onlooker, most).await, [["t", "(a)=(7)", "1", "t"]]);
     cluster.stop();
 }

@@ -37,7 +37,7 @@ pub mod oids {
     pub const PUBLIC: Oid = 2200;
     /// Schema `information_schema`.
     pub const INFORMATION_SCHEMA: Oid = 13207;
-    /// Schema `dormouse_internal`: computed tables that PostgreSQL does not have.
+    /// Schema `pg_dormouse`: computed tables that PostgreSQL does not have.
     pub const DORMOUSE_INTERNAL: Oid = 13208;
     /// The role a tenant begins with.
     pub const OWNER: Oid = 10;

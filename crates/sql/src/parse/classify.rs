@@ -158,8 +158,8 @@ pub(super) fn short_form(tokens: &[TokenWithSpan]) -> Option<&'static str> {
         return None;
     }
     let forms = [
-        ("locks", "SELECT * FROM dormouse_internal.locks"),
-        ("transactions", "SELECT * FROM dormouse_internal.transactions"),
+        ("locks", "SELECT * FROM pg_dormouse.locks"),
+        ("transactions", "SELECT * FROM pg_dormouse.transactions"),
     ];
     forms.into_iter().find(|(word, _)| is_word(&what.token, word)).map(|(_, query)| query)
 }

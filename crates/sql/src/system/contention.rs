@@ -1,4 +1,4 @@
-//! Who holds what and who waits for whom: the tables of `dormouse_internal`, and what `pg_locks`, `pg_stat_activity`
+//! Who holds what and who waits for whom: the tables of `pg_dormouse`, and what `pg_locks`, `pg_stat_activity`
 //! and `pg_blocking_pids` know of row locks.
 //!
 //! The KV nodes are asked each time ([`kv_client::KvClient::contention`]); they answer at once, whatever is locked.
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The schema of the tables that PostgreSQL does not have.
-pub(crate) const SCHEMA: &str = "dormouse_internal";
+pub(crate) const SCHEMA: &str = "pg_dormouse";
 
 /// The rows of a table of the schema.
 pub(super) async fn rows(cx: &SystemContext<'_>) -> SqlResult<Vec<Row>> {
@@ -141,7 +141,7 @@ impl<'a> Found<'a> {
         [("since", Datum::Timestamptz(since)), ("duration", interval(lasted))]
     }
 
-    /// `dormouse_internal.locks`: locks that are held, and requests that wait behind them.
+    /// `pg_dormouse.locks`: locks that are held, and requests that wait behind them.
     fn locks(&self, cx: &SystemContext<'_>) -> Vec<Row> {
         let held = |lock: &LockInfo| {
             let mut values = self.place_columns(&lock.key);
@@ -169,7 +169,7 @@ impl<'a> Found<'a> {
         self.contention.locks.iter().map(held).chain(waits).collect()
     }
 
-    /// `dormouse_internal.transactions`: those that hold locks or intents, or wait for some.
+    /// `pg_dormouse.transactions`: those that hold locks or intents, or wait for some.
     fn transactions(&self, cx: &SystemContext<'_>) -> Vec<Row> {
         let mut parts: BTreeMap<&Bytes, Vec<&TxnInfo>> = BTreeMap::new();
         for part in &self.contention.txns {
@@ -207,7 +207,7 @@ impl<'a> Found<'a> {
         parts.into_iter().map(row).collect()
     }
 
-    /// `dormouse_internal.contention_events`: waits that have ended, the latest last.
+    /// `pg_dormouse.contention_events`: waits that have ended, the latest last.
     fn events(&self, cx: &SystemContext<'_>) -> Vec<Row> {
         let row = |event: &ContentionEvent| {
             let mut values = self.place_columns(&event.key);

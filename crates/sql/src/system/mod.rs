@@ -1,7 +1,7 @@
-//! pg_catalog, information_schema and dormouse_internal: computed tables, and the functions that know the catalog.
+//! pg_catalog, information_schema and pg_dormouse: computed tables, and the functions that know the catalog.
 //!
 //! Which tables there are, with their OIDs and columns, stands in `data/tables.txt`, taken from
-//! PostgreSQL 15; those of `dormouse_internal` are our own. Rows are made when a query reads a table ([`rows`]), from the catalog snapshot of
+//! PostgreSQL 15; those of `pg_dormouse` are our own. Rows are made when a query reads a table ([`rows`]), from the catalog snapshot of
 //! the statement and what the node knows of its sessions; a table of which nothing exists here
 //! (triggers, publications…) is empty. OIDs are the same in all tables: those of PostgreSQL for what is
 //! built in, those of the descriptors for the user's objects.

@@ -38,7 +38,7 @@ async fn rows_in_the_end(db: &mut Database, text: &str) -> Vec<String> {
 }
 
 const WAITING: &str = "SELECT pid, schema_name, table_name, index_name, key, mode, blocking_pids \
-                       FROM dormouse_internal.locks WHERE NOT granted";
+                       FROM pg_dormouse.locks WHERE NOT granted";
 
 #[tokio::test]
 async fn a_third_session_sees_who_waits_for_whom_and_then_who_did() {
@@ -53,7 +53,7 @@ async fn a_third_session_sees_who_waits_for_whom_and_then_who_did() {
     let seen = rows_in_the_end(&mut db, WAITING).await;
     assert_eq!(seen, ["102|public|t|t_pkey|(a, b)=(1, x)|Exclusive|{101}"]);
     let held = "SELECT pid, key, mode, duration >= '0'::interval, duration < '1 h' \
-                FROM dormouse_internal.locks WHERE granted";
+                FROM pg_dormouse.locks WHERE granted";
     assert_eq!(db.rows(held).await, ["101|(a, b)=(1, x)|Exclusive|t|t"]);
     assert_eq!(db.rows("SELECT pg_blocking_pids(102), pg_blocking_pids(101)").await, ["{101}|{}"]);
     let rows = "SELECT pid, relation::regclass, mode, granted, waitstart IS NULL FROM pg_locks \
@@ -66,18 +66,18 @@ async fn a_third_session_sees_who_waits_for_whom_and_then_who_did() {
         ["101|idle in transaction|Client|ClientRead", "102|active|Lock|tuple"]
     );
     let open = "SELECT pid, user_name, state, ranges, locks, waiting, blocking_pids \
-                FROM dormouse_internal.transactions ORDER BY pid";
+                FROM pg_dormouse.transactions ORDER BY pid";
     assert_eq!(db.rows(open).await, ["101|dormouse|open|1|1|f|{}", "102|dormouse|open|1|0|t|{101}"]);
     assert_eq!(db.rows("SHOW LOCKS").await.len(), 2);
     assert_eq!(db.rows("show transactions").await.len(), 2);
-    assert!(db.rows("SELECT * FROM dormouse_internal.contention_events").await.is_empty());
+    assert!(db.rows("SELECT * FROM pg_dormouse.contention_events").await.is_empty());
 
     run(&mut first, "COMMIT", &[]).await.unwrap();
     waiting.await.unwrap().1.unwrap();
     assert_eq!(db.rows("SELECT n FROM t").await, ["11"]);
     let events = "SELECT outcome, table_name, key, mode, waiting_transaction_id <> blocking_transaction_id, \
                   duration > '0'::interval, ended <= clock_timestamp() \
-                  FROM dormouse_internal.contention_events";
+                  FROM pg_dormouse.contention_events";
     assert_eq!(db.rows(events).await, ["granted|t|(a, b)=(1, x)|Exclusive|t|t|t"]);
     assert!(db.rows("SHOW LOCKS").await.is_empty());
 }
@@ -92,7 +92,7 @@ async fn table_locks_and_lock_timeouts_show_too() {
     run(&mut second, "SET lock_timeout = '5ms'", &[]).await.unwrap();
     let (mut second, result) = wait_with(second, "DELETE FROM t").await.unwrap();
     assert_eq!(result.unwrap_err().code, SqlState::LOCK_NOT_AVAILABLE);
-    let events = "SELECT outcome, mode, duration >= '4 ms' FROM dormouse_internal.contention_events";
+    let events = "SELECT outcome, mode, duration >= '4 ms' FROM pg_dormouse.contention_events";
     assert_eq!(db.rows(events).await, ["timed out|Exclusive|t"]);
     run(&mut second, "SET lock_timeout = 0", &[]).await.unwrap();
     let altering = wait_with(second, "ALTER TABLE t ADD COLUMN b int");
@@ -109,7 +109,7 @@ async fn values_of_keys_are_for_who_may_read_the_table() {
     db.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1); CREATE ROLE eve LOGIN").await;
     db.execute("BEGIN; SELECT FROM t WHERE a = 1 FOR UPDATE").await;
     let mut eve = session(&db.engine, "eve", 301).await;
-    let shown = "SELECT DISTINCT table_name, key FROM dormouse_internal.locks WHERE mode = 'Exclusive'";
+    let shown = "SELECT DISTINCT table_name, key FROM pg_dormouse.locks WHERE mode = 'Exclusive'";
     assert_eq!(run(&mut eve, shown, &[]).await.unwrap().rows, ["t|NULL"]);
     assert_eq!(db.rows(shown).await, ["t|(a)=(1)"]);
     db.execute("ROLLBACK").await;
@@ -119,21 +119,21 @@ async fn values_of_keys_are_for_who_may_read_the_table() {
 async fn the_schema_is_there_for_everybody_and_not_to_be_changed() {
     let mut db = Database::open().await;
     let tables = "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-                  WHERE nspname = 'dormouse_internal' ORDER BY 1";
+                  WHERE nspname = 'pg_dormouse' ORDER BY 1";
     assert_eq!(db.rows(tables).await, ["contention_events", "locks", "transactions"]);
-    assert_eq!(db.rows("SELECT 'dormouse_internal.locks'::regclass").await, ["dormouse_internal.locks"]);
+    assert_eq!(db.rows("SELECT 'pg_dormouse.locks'::regclass").await, ["pg_dormouse.locks"]);
     for table in ["contention_events", "locks", "transactions"] {
-        assert!(db.rows(&format!("SELECT * FROM dormouse_internal.{table}")).await.is_empty());
+        assert!(db.rows(&format!("SELECT * FROM pg_dormouse.{table}")).await.is_empty());
     }
     for (text, code) in [
-        ("CREATE TABLE dormouse_internal.t (a int)", SqlState::INSUFFICIENT_PRIVILEGE),
-        ("DROP SCHEMA dormouse_internal CASCADE", SqlState::DEPENDENT_OBJECTS),
-        ("CREATE SCHEMA dormouse_internal", SqlState::DUPLICATE_SCHEMA),
-        ("SELECT * FROM dormouse_internal.nothing", SqlState::UNDEFINED_TABLE),
+        ("CREATE TABLE pg_dormouse.t (a int)", SqlState::INSUFFICIENT_PRIVILEGE),
+        ("DROP SCHEMA pg_dormouse CASCADE", SqlState::DEPENDENT_OBJECTS),
+        ("CREATE SCHEMA pg_dormouse", SqlState::DUPLICATE_SCHEMA),
+        ("SELECT * FROM pg_dormouse.nothing", SqlState::UNDEFINED_TABLE),
         ("SHOW LOCKS NOW", SqlState::SYNTAX_ERROR),
     ] {
         assert_eq!(db.error(text).await.code, code, "{text}");
     }
-    db.execute("SET search_path = dormouse_internal").await;
+    db.execute("SET search_path = pg_dormouse").await;
     assert!(db.rows("SELECT * FROM locks").await.is_empty());
 }

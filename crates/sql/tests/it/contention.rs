@@ -128,7 +128,7 @@ async fn the_schema_is_there_for_everybody_and_not_to_be_changed() {
     for (text, code) in [
         ("CREATE TABLE pg_dormouse.t (a int)", SqlState::INSUFFICIENT_PRIVILEGE),
         ("DROP SCHEMA pg_dormouse CASCADE", SqlState::DEPENDENT_OBJECTS),
-        ("CREATE SCHEMA pg_dormouse", SqlState::DUPLICATE_SCHEMA),
+        ("CREATE SCHEMA pg_dormouse", SqlState::RESERVED_NAME),
         ("SELECT * FROM pg_dormouse.nothing", SqlState::UNDEFINED_TABLE),
         ("SHOW LOCKS NOW", SqlState::SYNTAX_ERROR),
     ] {

@@ -83,6 +83,7 @@ pub struct Engine {
     /// When the engine was opened, in microseconds since 2000-01-01 UTC.
     pub(crate) started: i64,
     next_session: AtomicU64,
+    analytic_parts: AtomicU64,
 }
 
 impl Engine {
@@ -106,6 +107,7 @@ impl Engine {
             sequence_values: Mutex::default(),
             started: crate::session::view::now_micros(),
             next_session: AtomicU64::new(1),
+            analytic_parts: AtomicU64::new(0),
         }))
     }
 
@@ -232,6 +234,17 @@ impl Engine {
     /// Forgets the catalog, so that it is read again.
     pub(crate) fn forget_catalog(&self) {
         *self.catalog.write() = None;
+    }
+
+    /// Parts of statements that the analytical engine has run since the engine was opened; what it gave up is not
+    /// among them.
+    pub fn analytic_parts(&self) -> u64 {
+        self.analytic_parts.load(Ordering::Relaxed)
+    }
+
+    /// The analytical engine ran a part of a statement.
+    pub(crate) fn count_analytic_part(&self) {
+        self.analytic_parts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A number for a new session.

@@ -12,6 +12,7 @@ mod operators;
 mod plan_support;
 mod schema;
 mod sessions;
+mod slt;
 mod statements;
 mod support;
 mod user_types;

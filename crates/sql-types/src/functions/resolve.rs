@@ -181,7 +181,6 @@ const REFUSED_FUNCTIONS: &[&str] = &[
     "ts_rank",
     "unistr",
     "websearch_to_tsquery",
-    "xmlagg",
     "xpath",
 ];
 /// The same of operators.

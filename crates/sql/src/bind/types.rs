@@ -129,7 +129,9 @@ fn length_of(ty: Type, length: Option<&CharacterLength>, default: i32) -> SqlRes
 }
 
 fn seconds(ty: Type, precision: Option<u64>) -> ColumnType {
-    ColumnType { ty, typmod: precision.map_or(-1, |digits| digits.min(6) as i32) }
+    // The modifier of an interval also has the fields kept, which are all of them.
+    let fields = if ty == Type::INTERVAL { 0x7fff << 16 } else { 0 };
+    ColumnType { ty, typmod: precision.map_or(-1, |digits| fields | digits.min(6) as i32) }
 }
 
 fn array_of(element: ColumnType) -> SqlResult<ColumnType> {

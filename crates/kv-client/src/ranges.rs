@@ -71,6 +71,11 @@ impl Range {
         Some(address)
     }
 
+    /// Whether the node at an address has a replica, as far as is known.
+    pub fn has_replica_at(&self, address: &str) -> bool {
+        self.replicas.iter().any(|replica| **replica == *address)
+    }
+
     fn contains(&self, key: &[u8]) -> bool {
         self.end.is_empty() || key < &self.end[..]
     }

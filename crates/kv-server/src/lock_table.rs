@@ -249,7 +249,7 @@ impl<W> LockTable<W> {
 
     /// Forgets a transaction's standing if it neither holds nor waits for anything.
     fn forget_standing(&mut self, txn: TxnKey) {
-        if !self.held.contains_key(&txn) && !self.waits_of.contains_key(&txn) {
+        if !self.knows(txn) {
             self.standings.remove(txn);
         }
     }
@@ -387,6 +387,11 @@ impl<W> LockTable<W> {
             self.forget_wait(waiter.txn, id);
             woken.push(Wakeup { txn: waiter.txn, waker: waiter.waker });
         }
+    }
+
+    /// Whether a transaction holds locks or waits for any.
+    pub fn knows(&self, txn: TxnKey) -> bool {
+        self.held.contains_key(&txn) || self.waits_of.contains_key(&txn)
     }
 
     /// How many keys a transaction holds.

@@ -7,6 +7,7 @@ use crate::catalog::descriptor::{
 use crate::explain::{ExplainOptions, Summary, describe, render};
 use crate::optimize::optimize;
 use crate::parse;
+use crate::statistics::{StatisticsCell, TableStatistics};
 use sql_types::{ColumnType, Oid};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,9 +67,9 @@ fn table(
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         comment: None,
-        row_count: Some(rows),
         placement: Default::default(),
         bound: Default::default(),
+        statistics: StatisticsCell::of(TableStatistics { rows, ..TableStatistics::default() }),
     }
 }
 
@@ -157,6 +158,14 @@ impl MemoryCatalog {
         relations.insert("s_id_seq".to_string(), RelationRef::Sequence(20030));
         relations.insert("t_pkey".to_string(), RelationRef::Other("indexes"));
         MemoryCatalog { relations }
+    }
+
+    /// A table by name.
+    pub(crate) fn table(&self, name: &str) -> Arc<TableDescriptor> {
+        match self.relations.get(name) {
+            Some(RelationRef::Table(table)) => table.clone(),
+            _ => panic!("no table {name}"),
+        }
     }
 }
 

@@ -106,6 +106,14 @@ fn through(wanted: Wanted, exprs: &[Expr]) -> Option<Wanted> {
     Some(Wanted { keys, ..wanted })
 }
 
+/// Whether an access finds at most one entry for each alternative.
+pub fn is_unique(table: &TableDescriptor, index: IndexId, access: &IndexAccess) -> bool {
+    let keyed = access.prefix.len() + usize::from(!access.in_list.is_empty());
+    table
+        .index(index)
+        .is_some_and(|index| index.unique && !index.timing.deferrable && keyed >= index.columns.len())
+}
+
 /// What an index offers for the conditions on a table.
 #[derive(Clone, Debug)]
 pub struct Choice {

@@ -32,7 +32,7 @@ pub fn estimate(plan: &mut Plan) {
 
 /// Rows of a table.
 pub fn table_rows(table: &TableDescriptor) -> f64 {
-    table.row_count.unwrap_or(UNKNOWN_ROWS).max(1.0)
+    table.statistics.rows().unwrap_or(UNKNOWN_ROWS).max(1.0)
 }
 
 fn of(plan: &Plan) -> (f64, f64) {

@@ -37,7 +37,9 @@ pub mod semi;
 #[cfg(test)]
 mod tests;
 
-use crate::plan::{Plan, PlanKind};
+use crate::plan::{Expr, Plan, PlanKind};
+use crate::statistics::StatisticsCell;
+use sql_types::Oid;
 
 /// Applies all rules.
 pub fn optimize(mut plan: Plan) -> Plan {
@@ -56,6 +58,38 @@ pub fn optimize(mut plan: Plan) -> Plan {
     let mut plan = prune::prune(plan);
     estimate::estimate(&mut plan);
     plan
+}
+
+/// The statistics of the tables that a plan reads, with their versions: with others it might be another.
+pub fn statistics(plan: &Plan) -> Vec<(StatisticsCell, u64)> {
+    fn collect(plan: &Plan, seen: &mut Vec<Oid>, found: &mut Vec<(StatisticsCell, u64)>) {
+        if let PlanKind::Scan { table, .. } = &plan.kind
+            && !seen.contains(&table.oid)
+        {
+            seen.push(table.oid);
+            found.push((table.statistics.clone(), table.statistics.version()));
+        }
+        plan.for_each_child(&mut |child, _| collect(child, seen, found));
+    }
+    let mut found = Vec::new();
+    collect(plan, &mut Vec::new(), &mut found);
+    found
+}
+
+/// Whether a plan reads tables by whole unique keys only, given by constants and parameters: no statistics would make
+/// it another.
+pub fn is_by_keys(plan: &Plan) -> bool {
+    let own = match &plan.kind {
+        PlanKind::Scan { table, index, access, .. } => {
+            access::is_unique(table, *index, access)
+                && access.in_list.is_empty()
+                && access.prefix.iter().all(Expr::is_run_constant)
+        }
+        _ => true,
+    };
+    let mut all = own;
+    plan.for_each_child(&mut |child, _| all = all && is_by_keys(child));
+    all
 }
 
 fn has_join(plan: &Plan) -> bool {

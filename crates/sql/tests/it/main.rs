@@ -13,5 +13,6 @@ mod plan_support;
 mod schema;
 mod sessions;
 mod statements;
+mod statistics;
 mod support;
 mod user_types;

@@ -217,9 +217,9 @@ pub fn table(oid: Oid, name: &str, columns: &[&str]) -> TableDescriptor {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         comment: None,
-        row_count: None,
         placement: Default::default(),
         bound: Default::default(),
+        statistics: Default::default(),
     }
 }
 

@@ -234,11 +234,15 @@ impl sql_types::functions::CatalogFunctions for Names {
 
 /// Binds with declared parameter types.
 pub(crate) fn bind_with(sql: &str, param_types: &[Type]) -> SqlResult<Bound> {
-    let catalog = MemoryCatalog::new();
+    bind_in(&MemoryCatalog::new(), sql, param_types)
+}
+
+/// Binds over a catalog.
+pub(crate) fn bind_in(catalog: &MemoryCatalog, sql: &str, param_types: &[Type]) -> SqlResult<Bound> {
     let path = ["public".to_string()];
     let mut eval = EvalContext::plain();
     eval.text.catalog = &Names;
-    let context = BindContext { catalog: &catalog, search_path: &path, eval: &eval, param_types };
+    let context = BindContext { catalog, search_path: &path, eval: &eval, param_types };
     bind_statement(&parse::parse_one(sql)?, &context)
 }
 

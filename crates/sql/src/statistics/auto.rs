@@ -123,7 +123,10 @@ async fn work(engine: Arc<Engine>) {
             Next::Read(table) => match read(&engine, table).await {
                 Ok(true) => {}
                 Ok(false) => engine.request_statistics(table),
-                Err(error) => tracing::debug!(table, %error, "could not make statistics; tried again later"),
+                Err(error) => {
+                    tracing::debug!(table, %error, "could not make statistics; tried again later");
+                    engine.request_statistics(table);
+                }
             },
         }
     }

@@ -86,11 +86,11 @@ impl StatisticsCell {
         self.0.version.load(Ordering::Acquire)
     }
 
-    /// Takes note of changed rows. True if so many have changed since the statistics were made that it is time for
-    /// new ones.
+    /// Takes note of changed rows. True if it was these that made it time for new statistics.
     pub fn note_changes(&self, rows: u64) -> bool {
-        let changed = self.0.changed.fetch_add(rows, Ordering::Relaxed).saturating_add(rows);
-        auto::is_much(changed, self.rows().unwrap_or(0.0))
+        let before = self.0.changed.fetch_add(rows, Ordering::Relaxed);
+        let counted = self.rows().unwrap_or(0.0);
+        !auto::is_much(before, counted) && auto::is_much(before.saturating_add(rows), counted)
     }
 
     /// Rows changed since the statistics were made, as far as this node knows.

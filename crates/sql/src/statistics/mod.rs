@@ -31,12 +31,14 @@ pub mod auto;
 mod cell;
 mod collect;
 pub mod gather;
+mod histogram;
 pub mod record;
 mod sample;
 mod sketch;
 
 pub use cell::StatisticsCell;
 pub use collect::Collector;
+pub use histogram::UNSEEN;
 pub use sample::Reservoir;
 pub use sketch::Sketch;
 
@@ -125,13 +127,6 @@ impl TableStatistics {
         self.columns.sort_by_key(|column| column.column);
         self.groups.retain(|(old, _)| newer.groups.iter().all(|(new, _)| new != old));
         self.groups.extend(newer.groups);
-    }
-}
-
-impl ColumnStatistics {
-    /// Share of rows that have one of the most common values.
-    pub fn common_share(&self) -> f64 {
-        self.most_common.iter().map(|(_, share)| share).sum()
     }
 }
 

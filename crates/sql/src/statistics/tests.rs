@@ -169,6 +169,8 @@ fn a_cell_counts_changes_and_moves_its_version() {
     let cell = StatisticsCell::default();
     assert_eq!((cell.version(), cell.rows()), (0, None));
     assert!(!cell.note_changes(50) && cell.note_changes(1));
+    assert!(!cell.note_changes(1) && cell.is_due(), "once is enough");
+    cell.forget_changes(1);
     let holder = cell.clone();
     cell.set(std::sync::Arc::new(TableStatistics { rows: 1000.0, ..TableStatistics::default() }));
     cell.forget_changes(51);

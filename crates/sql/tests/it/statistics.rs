@@ -104,6 +104,23 @@ async fn what_cannot_be_analyzed_is_refused_or_skipped() {
 }
 
 #[tokio::test]
+async fn plans_are_made_anew_when_there_are_new_statistics() {
+    let mut db = Database::open().await;
+    skewed(&mut db).await;
+    db.execute("PREPARE by_kind AS SELECT count(n) FROM t WHERE kind = 'usual'; PREPARE by_key AS SELECT n FROM t WHERE id = $1").await;
+    let scan = |lines: Vec<String>| lines.into_iter().rfind(|line| line.contains("Scan")).unwrap_or_default();
+    let explained = "EXPLAIN (COSTS OFF) EXECUTE by_kind";
+    assert!(scan(db.rows(explained).await).contains("using t_kind"), "an average value is looked up");
+    assert_eq!(db.rows("EXECUTE by_kind").await, ["4990"]);
+    db.execute("ANALYZE t").await;
+    assert!(scan(db.rows(explained).await).ends_with("Seq Scan on t"), "one that most rows have is not");
+    assert_eq!(db.rows("EXECUTE by_kind").await, ["4990"]);
+    let rare = "EXPLAIN (COSTS OFF) SELECT count(n) FROM t WHERE kind = 'rare'";
+    assert!(scan(db.rows(rare).await).contains("using t_kind"));
+    assert_eq!(db.rows("EXECUTE by_key (5)").await, ["5"]);
+}
+
+#[tokio::test]
 async fn the_node_analyzes_what_has_changed_much() {
     let mut db = Database::open().await;
     skewed(&mut db).await;

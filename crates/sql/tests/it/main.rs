@@ -4,6 +4,7 @@ mod as_of;
 mod catalogs;
 mod changes;
 mod contention;
+mod costs;
 mod database;
 mod deferred;
 mod engines;

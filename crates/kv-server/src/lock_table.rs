@@ -315,7 +315,10 @@ impl<W> LockTable<W> {
         let waits = self.waits_of.get(&txn).into_iter().flatten();
         let waits: Vec<WaiterId> = waits.copied().filter(within).collect();
         waits.into_iter().for_each(|waiter| self.cancel_into(waiter, &mut woken));
-        let Some(held) = self.held.get_mut(&txn) else { return woken };
+        let Some(held) = self.held.get_mut(&txn) else {
+            self.forget_standing(txn);
+            return woken;
+        };
         let (gone, kept): (Vec<_>, Vec<_>) =
             std::mem::take(held).into_iter().partition(|key| span.contains(key));
         if kept.is_empty() {

@@ -295,7 +295,9 @@ impl Router {
         let routing = self.routing.lock();
         let range = routing.ranges.find(key)?;
         let address = match near {
-            Some(turn) => range.replica(&self.config.near, turn)?,
+            Some(turn) => {
+                range.replica(&self.config.near, turn, |address| routing.connections.round_trip(address))?
+            }
             None => range.leaseholder()?,
         };
         let connection = routing.connections.existing(address)?.clone();

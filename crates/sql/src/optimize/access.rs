@@ -146,6 +146,9 @@ fn choose_scan(plan: &mut Plan, wanted: Option<&Wanted>) -> bool {
     choice.ordered.is_some()
 }
 
+/// How much less reading all of an index must cost than reading the table, to be worth it: less is within the error.
+const NARROWER: f64 = 0.85;
+
 /// The cheapest way to read the rows of a table that satisfy the conditions. One by a whole unique key needs no
 /// comparison.
 pub fn best(
@@ -163,7 +166,9 @@ pub fn best(
         if is_unique(table, index.id, &choice.access) && choice.access.in_list.is_empty() {
             return choice;
         }
-        if best.as_ref().is_none_or(|best| choice.cost < best.cost) {
+        let whole = choice.access.is_full() && choice.ordered.is_none();
+        let margin = if whole { NARROWER } else { 1.0 };
+        if best.as_ref().is_none_or(|best| choice.cost < best.cost * margin) {
             best = Some(choice);
         }
     }

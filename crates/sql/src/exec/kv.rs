@@ -23,7 +23,11 @@ pub(crate) async fn get(
     key: &Bytes,
     lock: Option<RowLock>,
 ) -> SqlResult<Option<Bytes>> {
-    cx.txn.get(key, read(lock)).await.map_err(kv_error)
+    let value = cx.txn.get(key, read(lock)).await.map_err(kv_error)?;
+    if let Some(stats) = cx.stats {
+        stats.note_read(value.as_ref().map_or(0, |value| key.len() + value.len()));
+    }
+    Ok(value)
 }
 
 /// The values of keys, in their order.
@@ -35,7 +39,14 @@ pub(crate) async fn get_many(
     match keys {
         [] => Ok(Vec::new()),
         [key] => Ok(vec![get(cx, key, lock).await?]),
-        _ => cx.txn.get_many(keys, read(lock)).await.map_err(kv_error),
+        _ => {
+            let values = cx.txn.get_many(keys, read(lock)).await.map_err(kv_error)?;
+            if let Some(stats) = cx.stats {
+                let found = keys.iter().zip(&values).filter_map(|(key, value)| Some((key, value.as_ref()?)));
+                stats.note_read(found.map(|(key, value)| key.len() + value.len()).sum());
+            }
+            Ok(values)
+        }
     }
 }
 
@@ -49,6 +60,9 @@ pub(crate) async fn scan_page(
 ) -> SqlResult<Page> {
     let options = ScanOptions { reverse, limit: limit as u64, target_bytes: PAGE_BYTES, read: read(lock) };
     let page = cx.txn.scan(span, options).await.map_err(kv_error)?;
+    if let Some(stats) = cx.stats {
+        stats.note_read(bytes(&page.rows));
+    }
     Ok(Page { rows: page.rows, resume: page.resume })
 }
 
@@ -61,7 +75,14 @@ pub(crate) async fn scan_many(
 ) -> SqlResult<Vec<Page>> {
     let options = ScanOptions { reverse, limit: 0, target_bytes: PAGE_BYTES, read: read(lock) };
     let pages = cx.txn.scan_many(spans, options).await.map_err(kv_error)?;
+    if let Some(stats) = cx.stats {
+        stats.note_read(pages.iter().map(|page| bytes(&page.rows)).sum());
+    }
     Ok(pages.into_iter().map(|page| Page { rows: page.rows, resume: page.resume }).collect())
+}
+
+fn bytes(entries: &[(Bytes, Bytes)]) -> usize {
+    entries.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
 
 /// Bytes after which a page ends.

@@ -55,6 +55,11 @@ impl<'p> Node<'p> {
         }
     }
 
+    /// The plan it is of.
+    pub fn plan(&self) -> &'p Plan {
+        self.plan
+    }
+
     /// The lock to take while reading the scanned index itself.
     pub fn index_lock(&self) -> Option<RowLock> {
         self.lock.filter(|_| self.index == PRIMARY_INDEX)

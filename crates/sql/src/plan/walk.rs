@@ -330,6 +330,13 @@ impl IndexAccess {
         self.upper.iter_mut().for_each(|bound| f(&mut bound.value));
     }
 
+    /// Whether its values are those of an enclosing row.
+    pub fn reads_outer(&self) -> bool {
+        let bounds = self.lower.iter().chain(&self.upper).map(|bound| &bound.value);
+        let mut values = self.prefix.iter().chain(&self.in_list).chain(bounds);
+        values.any(|value| value.any(&mut |part| matches!(part, Expr::Outer { .. })))
+    }
+
     /// Whether it reads the whole index.
     pub fn is_full(&self) -> bool {
         self.prefix.is_empty() && self.in_list.is_empty() && self.lower.is_none() && self.upper.is_none()

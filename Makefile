@@ -11,7 +11,7 @@ DORMOUSE := $(TARGET_DIR)/release/dormouse
 
 # Property tests draw the same cases in every run; set another seed to look further.
 export PROPTEST_RNG_SEED ?= 20
-.PHONY: help deps build demo test test-rust test-drivers test-clients lint fmt check bench shows sim
+.PHONY: help deps build demo test test-rust test-drivers test-clients differential lint fmt check bench shows sim
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
@@ -35,6 +35,10 @@ test-drivers: ## Real PostgreSQL drivers in four languages, and one hundred tena
 
 test-clients: ## ORMs with their migrations, psql and pg_dump
 	@DORMOUSE=$(DORMOUSE) tests/clients/run
+
+differential: deps ## Generated queries to Dormouse and PostgreSQL, compared: make differential SEEDS=0..5000
+	DORMOUSE_DIFFERENTIAL=$(if $(filter command line environment,$(origin SEEDS)),$(SEEDS),0..5000) \
+	  $(CARGO) test $(PROFILE) --test it differential -- --nocapture
 
 lint: ## Format, lints, documentation links
 	$(CARGO) fmt --check

@@ -88,6 +88,7 @@ pub struct Engine {
     pub(crate) started: i64,
     opened: Instant,
     next_session: AtomicU64,
+    analytic_parts: AtomicU64,
 }
 
 impl Engine {
@@ -113,6 +114,7 @@ impl Engine {
             started: crate::session::view::now_micros(),
             opened: Instant::now(),
             next_session: AtomicU64::new(1),
+            analytic_parts: AtomicU64::new(0),
         }))
     }
 
@@ -244,6 +246,17 @@ impl Engine {
     /// How long it has been open.
     pub(crate) fn uptime(&self) -> Duration {
         self.opened.elapsed()
+    }
+
+    /// Parts of statements that the analytical engine has run since the engine was opened; what it gave up is not
+    /// among them.
+    pub fn analytic_parts(&self) -> u64 {
+        self.analytic_parts.load(Ordering::Relaxed)
+    }
+
+    /// The analytical engine ran a part of a statement.
+    pub(crate) fn count_analytic_part(&self) {
+        self.analytic_parts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A number for a new session.

@@ -7,6 +7,7 @@ mod client;
 mod cluster;
 mod contention;
 mod crashes;
+mod differential;
 mod disk;
 mod drivers;
 mod nodes;

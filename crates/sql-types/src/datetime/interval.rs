@@ -329,7 +329,6 @@ pub fn parse_interval(text: &str, typmod: i32) -> SqlResult<Interval> {
 /// A number with its sign, and how it was written.
 struct Number<'a> {
     negative: bool,
-    signed: bool,
     body: &'a str,
 }
 
@@ -395,10 +394,6 @@ fn parse_words(text: &str, typmod: i32) -> Result<Interval, Refusal> {
     let mut ago = false;
     let mut any = false;
     let mut seen = Vec::new();
-    // SQL standard style: a single leading minus holds for all fields.
-    let leading_minus = rest.starts_with('-')
-        && !rest[1..].contains(['-', '+'])
-        && !rest.chars().any(|c| c.is_ascii_alphabetic());
     while !rest.is_empty() {
         if let Some(number) = take_number(&mut rest)? {
             if let Some(before) = pending.take() {
@@ -410,7 +405,7 @@ fn parse_words(text: &str, typmod: i32) -> Result<Interval, Refusal> {
                 sum.add(whole, fraction, Unit::Days(1))?;
             }
             any = true;
-            let negative = number.negative || (leading_minus && !number.signed);
+            let negative = number.negative;
             if number.body.contains(':') {
                 let micros = parse_clock(number.body, typmod)?;
                 let micros = if negative { -micros } else { micros };
@@ -496,7 +491,7 @@ fn take_number<'a>(rest: &mut &'a str) -> Result<Option<Number<'a>>, Refusal> {
         end += 1;
     }
     *rest = body[end..].trim_start();
-    Ok(Some(Number { negative, signed, body: &body[..end] }))
+    Ok(Some(Number { negative, body: &body[..end] }))
 }
 
 /// ISO 8601 after the `P`: designators, or the alternative format `0001-02-03T04:05:06`.

@@ -1,6 +1,6 @@
 //! `to_char` of timestamps and intervals, and the template language it shares with `to_timestamp`.
 //!
-//! Missing: `TM` (localized names print as in the C locale).
+//! Localized names (`TM`) are those of the C locale.
 
 use super::calendar::{Civil, iso_week, weekday};
 use super::format::{MONTHS, WEEKDAYS, put_offset};
@@ -171,6 +171,7 @@ pub(super) fn parse_template(template: &str) -> Vec<Node> {
                 fill = false;
                 body = after;
             } else if let Some(after) = strip_prefix_any_case(body, "TM") {
+                fill = false;
                 body = after;
             } else {
                 break;

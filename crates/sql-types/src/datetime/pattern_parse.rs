@@ -277,6 +277,12 @@ impl Fields {
         if let Some(julian) = self.julian {
             return Ok(julian + i64::from(super::MIN_DATE));
         }
+        let iso = [self.iso_year, self.iso_week, self.iso_day, self.iso_day_of_year];
+        let gregorian = [self.year, self.month, self.day, self.day_of_year];
+        if iso.iter().any(Option::is_some) && gregorian.iter().any(Option::is_some) {
+            return Err(SqlError::new(SqlState::INVALID_DATETIME, "invalid combination of date conventions")
+                .with_hint("Do not mix Gregorian and ISO week date conventions in a formatting template."));
+        }
         if self.iso_year.is_some() || self.iso_week.is_some() {
             let year = self.iso_year.unwrap_or(1);
             if let Some(day) = self.iso_day_of_year {

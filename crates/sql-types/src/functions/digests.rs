@@ -179,6 +179,16 @@ pub(super) static TABLE: &[Function] = &[
         let (byte, bit) = bit_position(a)?;
         Ok(Datum::Int4(i32::from(args::bytea(a, 0)?[byte] >> bit & 1)))
     }),
+    imm("set_bit", &[T::BYTEA, T::INT8, T::INT4], T::BYTEA, |_, a| {
+        let (byte, bit) = bit_position(a)?;
+        let mut bytes = args::bytea(a, 0)?.to_vec();
+        match args::int4(a, 2)? {
+            0 => bytes[byte] &= !(1 << bit),
+            1 => bytes[byte] |= 1 << bit,
+            _ => return Err(SqlError::new(SqlState::INVALID_PARAMETER, "new bit must be 0 or 1")),
+        }
+        Ok(Datum::Bytea(bytes.into()))
+    }),
     imm("bit_count", &[T::BYTEA], T::INT8, |_, a| {
         Ok(Datum::Int8(args::bytea(a, 0)?.iter().map(|byte| i64::from(byte.count_ones())).sum()))
     }),

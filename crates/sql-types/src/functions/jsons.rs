@@ -417,21 +417,25 @@ pub(super) static TABLE: &[Function] = &[
     })
     .stable(),
     typed("array_to_json", &[T::ANYARRAY], T::JSON, to_json).stable(),
+    typed("json_build_object", &[], T::JSON, build_object).nonstrict().stable(),
     typed("json_build_object", &[T::ANY], T::JSON, build_object).variadic().nonstrict().stable(),
     typed("json_build_object", &[T::ANYARRAY], T::JSON, |c, t, a| spread(c, t, a, build_object))
         .spreading()
         .nonstrict()
         .stable(),
+    typed("jsonb_build_object", &[], T::JSONB, build_object_b).nonstrict().stable(),
     typed("jsonb_build_object", &[T::ANY], T::JSONB, build_object_b).variadic().nonstrict().stable(),
     typed("jsonb_build_object", &[T::ANYARRAY], T::JSONB, |c, t, a| spread(c, t, a, build_object_b))
         .spreading()
         .nonstrict()
         .stable(),
+    typed("json_build_array", &[], T::JSON, build_array).nonstrict().stable(),
     typed("json_build_array", &[T::ANY], T::JSON, build_array).variadic().nonstrict().stable(),
     typed("json_build_array", &[T::ANYARRAY], T::JSON, |c, t, a| spread(c, t, a, build_array))
         .spreading()
         .nonstrict()
         .stable(),
+    typed("jsonb_build_array", &[], T::JSONB, build_array_b).nonstrict().stable(),
     typed("jsonb_build_array", &[T::ANY], T::JSONB, build_array_b).variadic().nonstrict().stable(),
     typed("jsonb_build_array", &[T::ANYARRAY], T::JSONB, |c, t, a| spread(c, t, a, build_array_b))
         .spreading()

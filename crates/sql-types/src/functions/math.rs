@@ -101,6 +101,51 @@ fn cosine_of_degrees(degrees: f64) -> f64 {
     sign * if degrees <= 60.0 { small_cosine(degrees) } else { small_sine(90.0 - degrees) }
 }
 
+/// Tangent of an angle in degrees: exact at multiples of 45 degrees.
+fn tangent_of_degrees(degrees: f64) -> f64 {
+    let mut degrees = degrees % 360.0;
+    let mut sign = 1.0;
+    if degrees < 0.0 {
+        (degrees, sign) = (-degrees, -1.0);
+    }
+    if degrees > 180.0 {
+        (degrees, sign) = (360.0 - degrees, -sign);
+    }
+    if degrees > 90.0 {
+        (degrees, sign) = (180.0 - degrees, -sign);
+    }
+    let unit = sine_of_degrees(45.0) / cosine_of_degrees(45.0);
+    // Adding 0 turns -0 into 0.
+    sign * (sine_of_degrees(degrees) / cosine_of_degrees(degrees) / unit) + 0.0
+}
+
+/// Arc sine in degrees: exact at 0, 30 and 90 degrees.
+fn arc_sine_in_degrees(value: f64) -> f64 {
+    if value < 0.0 {
+        return -arc_sine_in_degrees(-value);
+    }
+    match value <= 0.5 {
+        true => value.asin() / 0.5f64.asin() * 30.0,
+        false => 90.0 - value.acos() / 0.5f64.acos() * 60.0,
+    }
+}
+
+/// Arc cosine in degrees: exact at 0, 60, 90, 120 and 180 degrees.
+fn arc_cosine_in_degrees(value: f64) -> f64 {
+    if value < 0.0 {
+        return 90.0 + arc_sine_in_degrees(-value);
+    }
+    match value <= 0.5 {
+        true => 90.0 - value.asin() / 0.5f64.asin() * 30.0,
+        false => value.acos() / 0.5f64.acos() * 60.0,
+    }
+}
+
+/// Degrees of an arc tangent in radians: exact at multiples of 45 degrees.
+fn arc_tangent_in_degrees(radians: f64) -> f64 {
+    radians / 1f64.atan() * 45.0
+}
+
 fn gcd(a: i64, b: i64) -> Option<i64> {
     i64::try_from(num_integer::gcd(i128::from(a), i128::from(b))).ok()
 }
@@ -330,6 +375,18 @@ pub(super) static TABLE: &[Function] = &[
     }),
     imm("sind", &[T::FLOAT8], T::FLOAT8, |_, a| within(a, f64::is_finite, sine_of_degrees)),
     imm("cosd", &[T::FLOAT8], T::FLOAT8, |_, a| within(a, f64::is_finite, cosine_of_degrees)),
+    imm("tand", &[T::FLOAT8], T::FLOAT8, |_, a| within(a, f64::is_finite, tangent_of_degrees)),
+    imm("cotd", &[T::FLOAT8], T::FLOAT8, |_, a| {
+        within(a, f64::is_finite, |degrees| 1.0 / tangent_of_degrees(degrees))
+    }),
+    imm("asind", &[T::FLOAT8], T::FLOAT8, |_, a| within(a, |value| value.abs() <= 1.0, arc_sine_in_degrees)),
+    imm("acosd", &[T::FLOAT8], T::FLOAT8, |_, a| {
+        within(a, |value| value.abs() <= 1.0, arc_cosine_in_degrees)
+    }),
+    imm("atand", &[T::FLOAT8], T::FLOAT8, |_, a| float8(arc_tangent_in_degrees(args::float8(a, 0)?.atan()))),
+    imm("atan2d", &[T::FLOAT8, T::FLOAT8], T::FLOAT8, |_, a| {
+        float8(arc_tangent_in_degrees(args::float8(a, 0)?.atan2(args::float8(a, 1)?)))
+    }),
     imm("sinh", &[T::FLOAT8], T::FLOAT8, |_, a| float8(args::float8(a, 0)?.sinh())),
     imm("cosh", &[T::FLOAT8], T::FLOAT8, |_, a| float8(args::float8(a, 0)?.cosh())),
     imm("tanh", &[T::FLOAT8], T::FLOAT8, |_, a| float8(args::float8(a, 0)?.tanh())),

@@ -82,7 +82,7 @@ pub struct Function {
     /// Types of its arguments, possibly polymorphic. The last one of a variadic function is the type
     /// of each variadic argument.
     pub args: &'static [Type],
-    /// Whether the last argument may be repeated (one or more times; zero or more for `"any"`).
+    /// Whether the last argument may be repeated (one or more times).
     pub variadic: bool,
     /// Whether this is the entry for calls with `VARIADIC array`.
     pub spreads: bool,

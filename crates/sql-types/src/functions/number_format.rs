@@ -392,6 +392,7 @@ fn to_number(text: &str, template: &str) -> SqlResult<Datum> {
         pattern = rest.to_string();
     }
     let after_point = pattern.split(['.', 'D']).nth(1).map(|tail| tail.matches(['9', '0']).count());
+    let whole_digits = pattern.split(['.', 'D']).next().map_or(0, |head| head.matches(['9', '0']).count());
     let mut seen_point = false;
     let mut fraction = 0;
     for c in text.chars() {
@@ -403,6 +404,8 @@ fn to_number(text: &str, template: &str) -> SqlResult<Datum> {
                         break;
                     }
                     fraction += 1;
+                } else if out.len() >= whole_digits {
+                    break;
                 }
                 out.push(c);
             }

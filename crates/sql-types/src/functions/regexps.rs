@@ -7,6 +7,7 @@ use crate::datum::Datum;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Type as T;
 use ::regex::{Captures, Regex};
+use std::ops::Range;
 
 fn flags(args: &[Datum], index: usize) -> SqlResult<&str> {
     if args.len() > index { args::text(args, index) } else { Ok("") }
@@ -141,10 +142,7 @@ fn regexp_replace(args: &[Datum]) -> SqlResult<Datum> {
 /// Byte offset of the character a search starts at, from 1.
 fn start_offset(text: &str, start: i32) -> SqlResult<usize> {
     if start < 1 {
-        return Err(SqlError::new(
-            SqlState::INVALID_PARAMETER,
-            format!("invalid value for parameter \"start\": {start}"),
-        ));
+        return Err(invalid_value("start", start));
     }
     Ok(text.char_indices().nth(start as usize - 1).map_or(text.len(), |(at, _)| at))
 }
@@ -154,10 +152,7 @@ fn regexp_replace_from(args: &[Datum]) -> SqlResult<Datum> {
     let start = start_offset(text, args::int4(args, 3)?)?;
     let n = if args.len() > 4 { args::int4(args, 4)? } else { 1 };
     if n < 0 {
-        return Err(SqlError::new(
-            SqlState::INVALID_PARAMETER,
-            format!("invalid value for parameter \"n\": {n}"),
-        ));
+        return Err(invalid_value("n", n));
     }
     let regex = compiled(args, flags(args, 5)?)?;
     replace(text, &regex, args::text(args, 2)?, start, n as usize)
@@ -170,23 +165,47 @@ fn regexp_count(args: &[Datum]) -> SqlResult<Datum> {
     Ok(Datum::Int4(regex.find_iter(text).filter(|found| found.start() >= start).count() as i32))
 }
 
-fn regexp_instr(args: &[Datum]) -> SqlResult<Datum> {
+/// A positive argument, 1 if it is left out.
+fn ordinal(args: &[Datum], index: usize, name: &str) -> SqlResult<usize> {
+    let value = if args.len() > index { args::int4(args, index)? } else { 1 };
+    usize::try_from(value).ok().filter(|value| *value > 0).ok_or_else(|| invalid_value(name, value))
+}
+
+fn invalid_value(name: &str, value: i32) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER, format!("invalid value for parameter \"{name}\": {value}"))
+}
+
+/// Where a group (0: all of it) of the n-th match after a start lies.
+fn nth_match(args: &[Datum], flags: &str, group: i32) -> SqlResult<Option<Range<usize>>> {
     let text = args::text(args, 0)?;
     let start = if args.len() > 2 { start_offset(text, args::int4(args, 2)?)? } else { 0 };
-    let n = if args.len() > 3 { args::int4(args, 3)?.max(1) } else { 1 };
-    let regex = compiled(args, "")?;
-    let mut found = regex.find_iter(text).filter(|found| found.start() >= start);
-    let at = found.nth(n as usize - 1).map_or(0, |found| text[..found.start()].chars().count() + 1);
-    Ok(Datum::Int4(at as i32))
+    let n = ordinal(args, 3, "n")?;
+    let group = usize::try_from(group).map_err(|_| invalid_value("subexpr", group))?;
+    let regex = compiled(args, flags)?;
+    let mut found = regex.captures_iter(text).filter(|m| m.get(0).is_some_and(|m| m.start() >= start));
+    Ok(found.nth(n - 1).and_then(|captures| captures.get(group).map(|group| group.range())))
+}
+
+fn regexp_instr(args: &[Datum]) -> SqlResult<Datum> {
+    let end = if args.len() > 4 { args::int4(args, 4)? } else { 0 };
+    if !(0..=1).contains(&end) {
+        return Err(invalid_value("endoption", end));
+    }
+    let group = if args.len() > 6 { args::int4(args, 6)? } else { 0 };
+    let found = nth_match(args, flags(args, 5)?, group)?;
+    let text = args::text(args, 0)?;
+    let place = |range: Range<usize>| {
+        let at = if end == 1 { range.end } else { range.start };
+        text[..at].chars().count() as i32 + 1
+    };
+    Ok(Datum::Int4(found.map_or(0, place)))
 }
 
 fn regexp_substr(args: &[Datum]) -> SqlResult<Datum> {
+    let group = if args.len() > 5 { args::int4(args, 5)? } else { 0 };
+    let found = nth_match(args, flags(args, 4)?, group)?;
     let text = args::text(args, 0)?;
-    let start = if args.len() > 2 { start_offset(text, args::int4(args, 2)?)? } else { 0 };
-    let n = if args.len() > 3 { args::int4(args, 3)?.max(1) } else { 1 };
-    let regex = compiled(args, flags(args, 4)?)?;
-    let mut found = regex.find_iter(text).filter(|found| found.start() >= start);
-    Ok(found.nth(n as usize - 1).map_or(Datum::Null, |found| Datum::text(found.as_str())))
+    Ok(found.map_or(Datum::Null, |range| Datum::text(&text[range])))
 }
 
 /// `substring(text from pattern)`: the first group, or the whole match.
@@ -227,10 +246,20 @@ pub(super) static TABLE: &[Function] = &[
     imm("regexp_instr", &[T::TEXT, T::TEXT], T::INT4, |_, a| regexp_instr(a)),
     imm("regexp_instr", &[T::TEXT, T::TEXT, T::INT4], T::INT4, |_, a| regexp_instr(a)),
     imm("regexp_instr", &[T::TEXT, T::TEXT, T::INT4, T::INT4], T::INT4, |_, a| regexp_instr(a)),
+    imm("regexp_instr", &[T::TEXT, T::TEXT, T::INT4, T::INT4, T::INT4], T::INT4, |_, a| regexp_instr(a)),
+    imm("regexp_instr", &[T::TEXT, T::TEXT, T::INT4, T::INT4, T::INT4, T::TEXT], T::INT4, |_, a| {
+        regexp_instr(a)
+    }),
+    imm("regexp_instr", &[T::TEXT, T::TEXT, T::INT4, T::INT4, T::INT4, T::TEXT, T::INT4], T::INT4, |_, a| {
+        regexp_instr(a)
+    }),
     imm("regexp_substr", &[T::TEXT, T::TEXT], T::TEXT, |_, a| regexp_substr(a)),
     imm("regexp_substr", &[T::TEXT, T::TEXT, T::INT4], T::TEXT, |_, a| regexp_substr(a)),
     imm("regexp_substr", &[T::TEXT, T::TEXT, T::INT4, T::INT4], T::TEXT, |_, a| regexp_substr(a)),
     imm("regexp_substr", &[T::TEXT, T::TEXT, T::INT4, T::INT4, T::TEXT], T::TEXT, |_, a| regexp_substr(a)),
+    imm("regexp_substr", &[T::TEXT, T::TEXT, T::INT4, T::INT4, T::TEXT, T::INT4], T::TEXT, |_, a| {
+        regexp_substr(a)
+    }),
     imm("substring", &[T::TEXT, T::TEXT], T::TEXT, |_, a| substring(a)),
     imm("like_escape", &[T::TEXT, T::TEXT], T::TEXT, |_, a| {
         Ok(Datum::text(pattern::with_escape(args::text(a, 0)?, args::text(a, 1)?)?))

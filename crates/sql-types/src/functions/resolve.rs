@@ -64,8 +64,7 @@ fn candidate<T>(entry: &'static T, declared: &[Type], variadic: bool, count: usi
         return (declared.len() == count).then(|| Candidate { entry, args: declared.to_vec(), variadic });
     }
     let (&repeated, fixed) = declared.split_last()?;
-    let enough = count > fixed.len() || (repeated == Type::ANY && count >= fixed.len());
-    enough.then(|| {
+    (count > fixed.len()).then(|| {
         let mut args = fixed.to_vec();
         args.resize(count, repeated);
         Candidate { entry, args, variadic }
@@ -161,6 +160,33 @@ enum Call<'a> {
     Operator(&'a str),
 }
 
+/// Functions that PostgreSQL has and this registry has not: refused by name.
+const REFUSED_FUNCTIONS: &[&str] = &[
+    "jsonb_path_exists",
+    "jsonb_path_exists_tz",
+    "jsonb_path_match",
+    "jsonb_path_match_tz",
+    "jsonb_path_query",
+    "jsonb_path_query_array",
+    "jsonb_path_query_array_tz",
+    "jsonb_path_query_first",
+    "jsonb_path_query_first_tz",
+    "jsonb_path_query_tz",
+    "normalize",
+    "plainto_tsquery",
+    "sha224",
+    "to_ascii",
+    "to_tsquery",
+    "to_tsvector",
+    "ts_rank",
+    "unistr",
+    "websearch_to_tsquery",
+    "xmlagg",
+    "xpath",
+];
+/// The same of operators.
+const REFUSED_OPERATORS: &[&str] = &["@?", "@@"];
+
 impl Call<'_> {
     fn signature(&self, types: &[Type]) -> String {
         match self {
@@ -177,6 +203,15 @@ impl Call<'_> {
     }
 
     fn missing(&self, types: &[Type]) -> SqlError {
+        match self {
+            Call::Function(name) if REFUSED_FUNCTIONS.contains(name) => {
+                return SqlError::unsupported(format!("function {name}()"));
+            }
+            Call::Operator(symbol) if REFUSED_OPERATORS.contains(symbol) => {
+                return SqlError::unsupported(format!("operator {symbol}"));
+            }
+            _ => {}
+        }
         let signature = self.signature(types);
         let (message, what) = match self {
             Call::Function(_) => (format!("function {signature} does not exist"), "function"),

@@ -201,6 +201,19 @@ fn overlay(args: &[Datum]) -> SqlResult<Datum> {
     string([before, new, after].concat())
 }
 
+/// `overlay` of bytes.
+fn overlay_bytes(args: &[Datum]) -> SqlResult<Datum> {
+    let (bytes, new, start) = (args::bytea(args, 0)?, args::bytea(args, 1)?, args::int4(args, 2)?);
+    if start <= 0 {
+        return Err(SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed"));
+    }
+    let length =
+        if args.len() > 3 { args::int4(args, 3)? } else { i32::try_from(new.len()).unwrap_or(i32::MAX) };
+    let clamped = |at: i64| usize::try_from(at).unwrap_or(0).min(bytes.len());
+    let (before, after) = (clamped(i64::from(start) - 1), clamped(i64::from(start) - 1 + i64::from(length)));
+    Ok(Datum::Bytea([&bytes[..before], new, &bytes[after..]].concat().into()))
+}
+
 fn chr(code: i32) -> SqlResult<Datum> {
     if code == 0 {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "null character not permitted"));
@@ -546,6 +559,8 @@ pub(super) static TABLE: &[Function] = &[
     imm("repeat", &[T::TEXT, T::INT4], T::TEXT, |_, a| repeat(args::text(a, 0)?, args::int4(a, 1)?)),
     imm("overlay", &[T::TEXT, T::TEXT, T::INT4], T::TEXT, |_, a| overlay(a)),
     imm("overlay", &[T::TEXT, T::TEXT, T::INT4, T::INT4], T::TEXT, |_, a| overlay(a)),
+    imm("overlay", &[T::BYTEA, T::BYTEA, T::INT4], T::BYTEA, |_, a| overlay_bytes(a)),
+    imm("overlay", &[T::BYTEA, T::BYTEA, T::INT4, T::INT4], T::BYTEA, |_, a| overlay_bytes(a)),
     imm("ascii", &[T::TEXT], T::INT4, |_, a| {
         Ok(Datum::Int4(args::text(a, 0)?.chars().next().map_or(0, |c| c as i32)))
     }),
@@ -574,6 +589,7 @@ pub(super) static TABLE: &[Function] = &[
         .spreading()
         .nonstrict()
         .stable(),
+    typed("format", &[T::TEXT], T::TEXT, format).nonstrict().stable(),
     typed("format", &[T::TEXT, T::ANY], T::TEXT, format).variadic().nonstrict().stable(),
     typed("format", &[T::TEXT, T::ANYARRAY], T::TEXT, |c, t, a| spread(c, t, a, format))
         .spreading()

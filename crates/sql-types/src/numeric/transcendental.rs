@@ -137,8 +137,17 @@ impl Numeric {
         if ln == 0.0 { 0 } else { ln.abs().log10() as i64 }
     }
 
-    /// Square root.
+    /// Square root, with the scale PostgreSQL selects: at least 16 significant digits.
     pub fn sqrt(&self) -> SqlResult<Numeric> {
+        let scale = self.finite().map_or(0, |(coefficient, own_scale)| {
+            let (weight, _) = Self::weight_and_first_group(&coefficient, own_scale);
+            (MIN_SIGNIFICANT_DIGITS - (weight * 2 + 1)).max(i64::from(own_scale)).clamp(0, MAX_DISPLAY_SCALE)
+        });
+        self.sqrt_with_scale(scale as u16)
+    }
+
+    /// Square root, rounded to so many digits after the point.
+    pub fn sqrt_with_scale(&self, scale: u16) -> SqlResult<Numeric> {
         if self.is_nan() {
             return Ok(Numeric::NAN);
         }
@@ -151,9 +160,7 @@ impl Numeric {
         let Some((coefficient, own_scale)) = self.finite() else {
             return Ok(Numeric::INFINITY);
         };
-        let (weight, _) = Self::weight_and_first_group(&coefficient, own_scale);
-        let scale =
-            (MIN_SIGNIFICANT_DIGITS - (weight * 2 + 1)).max(i64::from(own_scale)).clamp(0, MAX_DISPLAY_SCALE);
+        let scale = i64::from(scale);
         // One digit more than shown decides the rounding, as a root is never a half exactly
         // unless it has that digit.
         let shift = 2 * (scale + 1) - i64::from(own_scale);

@@ -43,6 +43,8 @@ struct Running<'p> {
     leaves: Vec<(Leaf, BoxOperator<'p>)>,
     rows: std::vec::IntoIter<Row>,
     returned: bool,
+    /// Whether the host knows that it ran.
+    counted: bool,
 }
 
 /// Why the analytical engine stopped.
@@ -88,7 +90,14 @@ impl<'p> Analytic<'p> {
         let Ok(context) = context(cx) else { return Ok(None) };
         let Ok(output) = translated.plan.execute(0, context) else { return Ok(None) };
         let rows = Vec::new().into_iter();
-        Ok(Some(Running { output, outputs: translated.outputs, leaves, rows, returned: false }))
+        Ok(Some(Running {
+            output,
+            outputs: translated.outputs,
+            leaves,
+            rows,
+            returned: false,
+            counted: false,
+        }))
     }
 }
 
@@ -225,7 +234,12 @@ impl Operator for Analytic<'_> {
         }
         if let State::Running(running) = &mut self.state {
             match running.next(cx, want).await {
-                Ok(batch) => return Ok(batch),
+                Ok(batch) => {
+                    if !std::mem::replace(&mut running.counted, true) {
+                        cx.host.count_analytic_part();
+                    }
+                    return Ok(batch);
+                }
                 Err(Stop::Fail(error)) => return Err(error),
                 Err(Stop::GiveUp) if running.returned => {
                     return Err(SqlError::internal("the analytical engine failed half-way"));

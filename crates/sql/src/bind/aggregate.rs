@@ -27,6 +27,9 @@ impl Binder<'_> {
             ));
         }
         let bound = self.aggregate_call(name, call, context)?;
+        if belongs_outside(&bound) {
+            return Err(SqlError::unsupported("an aggregate over columns of an outer query only"));
+        }
         let ty = bound.ty;
         let known = context.aggregates.iter().position(|known| same_aggregate(known, &bound));
         let position = known.unwrap_or_else(|| {
@@ -131,6 +134,13 @@ impl Binder<'_> {
 pub(crate) fn sort_key(expr: Expr, options: &ast::OrderByOptions) -> SortKey {
     let descending = options.asc == Some(false);
     SortKey { expr, descending, nulls_first: options.nulls_first.unwrap_or(descending) }
+}
+
+/// Whether all columns that an aggregate names are those of an outer query: it is computed there, then.
+fn belongs_outside(call: &AggregateCall) -> bool {
+    let mut exprs = call.args.iter().chain(call.order.iter().map(|key| &key.expr)).chain(&call.filter);
+    let outer = exprs.clone().any(|expr| expr.any(&mut |part| matches!(part, Expr::Outer { .. })));
+    outer && !exprs.any(|expr| expr.any(&mut |part| matches!(part, Expr::Column(..))))
 }
 
 fn same_aggregate(a: &AggregateCall, b: &AggregateCall) -> bool {

@@ -87,6 +87,9 @@ impl Binder<'_> {
             return refuse("FILTER");
         }
         if !call.within_group.is_empty() {
+            if matches!(name, "rank" | "dense_rank" | "percent_rank" | "cume_dist") {
+                return Err(SqlError::unsupported(format!("{name} as a hypothetical-set aggregate")));
+            }
             return refuse("WITHIN GROUP");
         }
         Ok(())
@@ -140,8 +143,9 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "NULLIF takes two arguments"));
         };
         let test = self.operator("=", Some(left.clone()), right)?;
+        // The result has the type that the comparison gave its first argument.
         let left = match &test {
-            Expr::Call { args, .. } if left.ty() == Type::UNKNOWN => args[0].clone(),
+            Expr::Call { args, .. } => args.first().cloned().unwrap_or(left),
             _ => left,
         };
         let ty = left.ty();

@@ -14,6 +14,8 @@ pub(crate) struct CteFrame<'s> {
     pub name: String,
     pub number: usize,
     pub columns: Vec<PlanColumn>,
+    /// It changes data and returns nothing, so it cannot be read.
+    pub silent: bool,
 }
 
 impl CteFrame<'_> {
@@ -72,7 +74,10 @@ impl Binder<'_> {
                 self.alias_columns(plan, cte)?
             }
         };
-        let frame = CteFrame { parent: env.ctes, name, number, columns: plan.columns.clone() };
+        let changes =
+            matches!(plan.kind, PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. });
+        let silent = changes && plan.columns.is_empty();
+        let frame = CteFrame { parent: env.ctes, name, number, columns: plan.columns.clone(), silent };
         bound.push((number, plan));
         self.deeper(|| {
             let env = Env { outer: env.outer, ctes: Some(&frame) };
@@ -114,7 +119,13 @@ impl Binder<'_> {
         let base = self.bind_set_expr(parts.base, env, QueryOptions::default())?;
         let base = self.alias_columns(base, cte)?;
         let columns = base.columns.clone();
-        let frame = CteFrame { parent: env.ctes, name: name.to_string(), number, columns: columns.clone() };
+        let frame = CteFrame {
+            parent: env.ctes,
+            name: name.to_string(),
+            number,
+            columns: columns.clone(),
+            silent: false,
+        };
         let inner = Env { outer: env.outer, ctes: Some(&frame) };
         let step = self.bind_set_expr(parts.step, inner, QueryOptions { settle_types: false })?;
         if step.columns.len() != columns.len() {

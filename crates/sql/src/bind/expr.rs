@@ -607,7 +607,7 @@ impl Binder<'_> {
         Ok((self.bind_expr(low, context)?, false))
     }
 
-    fn bind_binary(
+    pub(super) fn bind_binary(
         &self,
         left: &ast::Expr,
         op: &BinaryOperator,

@@ -187,6 +187,10 @@ impl Binder<'_> {
         if written.schema.is_none()
             && let Some(frame) = env.ctes.and_then(|ctes| ctes.find(&written.name))
         {
+            if frame.silent {
+                let message = format!("WITH query \"{}\" does not have a RETURNING clause", written.name);
+                return Err(self.at(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message), written.span));
+            }
             let plan = Plan::new(PlanKind::CteScan { cte: frame.number }, frame.columns.clone());
             return self.named_plan(plan, &written.name, None, alias, env);
         }

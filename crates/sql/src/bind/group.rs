@@ -147,6 +147,7 @@ impl Binder<'_> {
                 SqlError::new(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY");
             return Err(self.at(error, span_of(expr)));
         }
+        super::operator::check_equality(bound.ty())?;
         Ok(grouping.add(bound))
     }
 

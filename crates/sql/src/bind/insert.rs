@@ -466,6 +466,16 @@ impl Binder<'_> {
             match &assignment.target {
                 AssignmentTarget::ColumnName(name) => {
                     let column = self.assigned_column(name, table, &mut given)?;
+                    if column.identity == Some('a') && !is_default(&assignment.value) {
+                        return Err(SqlError::new(
+                            SqlState("428C9"),
+                            format!("column \"{}\" can only be updated to DEFAULT", column.name),
+                        )
+                        .with_detail(format!(
+                            "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
+                            column.name
+                        )));
+                    }
                     let value = self.bind_assigned(&assignment.value, column, context)?;
                     bound.push((column.id, value));
                 }

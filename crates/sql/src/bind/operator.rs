@@ -67,10 +67,14 @@ impl Binder<'_> {
                 return Ok(Expr::Not(Box::new(bound)));
             }
             UnaryOperator::Minus => {
-                if let ast::Expr::Value(value) = inner
-                    && let Value::Number(number, _) = &value.value
-                {
-                    return self.number(&format!("-{number}"));
+                if let Some(number) = constant_number(inner) {
+                    let positive = number.strip_prefix('-').map(str::to_string);
+                    return self.number(&positive.unwrap_or_else(|| format!("-{number}")));
+                }
+                // A minus binds more tightly than `^`, which the parser does not know.
+                if let ast::Expr::BinaryOp { left, op: op @ ast::BinaryOperator::PGExp, right } = inner {
+                    let left = ast::Expr::UnaryOp { op: UnaryOperator::Minus, expr: left.clone() };
+                    return self.bind_binary(&left, op, right, context);
                 }
                 "-"
             }
@@ -223,6 +227,24 @@ pub(crate) fn strip(expr: &ast::Expr) -> &ast::Expr {
     inner
 }
 
+/// DISTINCT, GROUP BY and set operations need an equality, which json has not.
+pub(crate) fn check_equality(ty: Type) -> SqlResult<()> {
+    identified(ty, "equality")
+}
+
+/// ORDER BY needs an order, which json has not.
+pub(crate) fn check_ordering(ty: Type) -> SqlResult<()> {
+    identified(ty, "ordering")
+}
+
+fn identified(ty: Type, what: &str) -> SqlResult<()> {
+    if ty != Type::JSON {
+        return Ok(());
+    }
+    let message = format!("could not identify an {what} operator for type {ty}");
+    Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message))
+}
+
 /// The symbol under which the registry knows an operator.
 pub(crate) fn symbol(op: &BinaryOperator) -> SqlResult<String> {
     Ok(match op {
@@ -246,4 +268,20 @@ pub(crate) fn symbol(op: &BinaryOperator) -> SqlResult<String> {
 /// A NULL of a type.
 pub(crate) fn null(ty: Type) -> Expr {
     Expr::Const(Datum::Null, ty)
+}
+
+/// The number that a literal is, in parentheses or not, with as many minuses before it as are written.
+pub(crate) fn constant_number(expr: &ast::Expr) -> Option<String> {
+    match expr {
+        ast::Expr::Value(value) => match &value.value {
+            Value::Number(number, _) => Some(number.to_string()),
+            _ => None,
+        },
+        ast::Expr::Nested(inner) => constant_number(inner),
+        ast::Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+            let number = constant_number(expr)?;
+            Some(number.strip_prefix('-').map_or_else(|| format!("-{number}"), str::to_string))
+        }
+        _ => None,
+    }
 }

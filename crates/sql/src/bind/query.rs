@@ -4,6 +4,7 @@ use super::aggregate::sort_key;
 use super::context::{Clause, ExprContext};
 use super::expr::span_of;
 use super::names::ident_name;
+use super::operator::{constant_number, strip};
 use super::rows::Rows;
 use super::scope::Scope;
 use super::{Binder, Env};
@@ -122,12 +123,29 @@ impl Binder<'_> {
 
     /// The output column an ORDER BY item names by number or by name.
     fn output_position(&self, item: &ast::Expr, plan: &Plan) -> SqlResult<Option<usize>> {
-        if let Some(ordinal) = ordinal(item) {
+        if let Some(ordinal) = self.ordinal(item, "ORDER BY")? {
             return self.checked_ordinal(ordinal, plan.columns.len(), "ORDER BY", item).map(Some);
         }
         let ast::Expr::Identifier(ident) = item else { return Ok(None) };
         let name = ident_name(ident);
         Ok(plan.columns.iter().position(|column| *column.name == *name))
+    }
+
+    /// The number that an item is, if it is a constant; other constants name no column.
+    pub(crate) fn ordinal(&self, item: &ast::Expr, clause: &str) -> SqlResult<Option<i64>> {
+        if let Some(number) = constant_number(item) {
+            if let Ok(number) = number.parse() {
+                return Ok(Some(number));
+            }
+        } else {
+            match strip(item) {
+                // A parameter is a value like any other.
+                ast::Expr::Value(value) if !matches!(value.value, ast::Value::Placeholder(_)) => {}
+                _ => return Ok(None),
+            }
+        }
+        let message = format!("non-integer constant in {clause}");
+        Err(self.at(SqlError::new(SqlState::SYNTAX_ERROR, message), span_of(item)))
     }
 
     /// A position in the select list, from 0.
@@ -261,17 +279,6 @@ fn refuse_foreign(query: &ast::Query) -> SqlResult<()> {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in query"));
     }
     Ok(())
-}
-
-/// The number an ORDER BY or GROUP BY item consists of.
-pub(crate) fn ordinal(item: &ast::Expr) -> Option<i64> {
-    match item {
-        ast::Expr::Value(value) => match &value.value {
-            ast::Value::Number(number, _) => number.parse().ok(),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// A sort on top of a plan.

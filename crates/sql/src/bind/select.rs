@@ -4,10 +4,12 @@ use super::aggregate::sort_key;
 use super::context::{Clause, ExprContext};
 use super::expr::span_of;
 use super::names::{ident_name, qualified};
+use super::operator::{check_equality, check_ordering};
 use super::output_name::output_name;
-use super::query::{QueryOptions, Tail, ordinal, sorted};
+use super::query::{QueryOptions, Tail, sorted};
 use super::rows::Rows;
 use super::scope::ScopeColumn;
+use super::window::check_window_names;
 use super::{Binder, Env};
 use crate::plan::{Expr, Plan, PlanColumn, PlanKind, SortKey};
 use sql_types::{ColumnType, SqlError, SqlResult, SqlState};
@@ -55,6 +57,7 @@ impl Binder<'_> {
             rows.filter(predicate)?;
         }
         let mut context = ExprContext::new(&scope, env.ctes, Clause::Select);
+        check_window_names(&select.named_window)?;
         context.windows_by_name = &select.named_window;
         let mut items = self.bind_items(&select.projection, &mut context, options)?;
         let mut order = self.bind_order(tail.order, &items, &mut context)?;
@@ -68,6 +71,12 @@ impl Binder<'_> {
             None => None,
         };
         self.check_locks(select, tail, &context, grouping.is_some())?;
+        if context.uses_grouping && grouping.is_none() {
+            return Err(SqlError::new(
+                SqlState::GROUPING_ERROR,
+                "arguments to GROUPING must be grouping expressions of the associated query level",
+            ));
+        }
         let ExprContext { aggregates, mut windows, subplans, mut sets, .. } = context;
         rows.set_subplans(subplans);
         if grouping.is_some() || !aggregates.is_empty() || having.is_some() {
@@ -338,7 +347,7 @@ impl Binder<'_> {
         clause: &str,
         by_name: bool,
     ) -> SqlResult<Option<usize>> {
-        if let Some(ordinal) = ordinal(item) {
+        if let Some(ordinal) = self.ordinal(item, clause)? {
             return self.checked_ordinal(ordinal, items.len(), clause, item).map(Some);
         }
         let ast::Expr::Identifier(ident) = item else { return Ok(None) };
@@ -418,10 +427,12 @@ impl Binder<'_> {
         project(&mut rows, items)?;
         let mut plan = rows.into_plan();
         if all_distinct {
+            plan.columns.iter().try_for_each(|column| check_equality(column.ty.ty))?;
             let columns = plan.columns.clone();
             plan = Plan::new(PlanKind::Distinct { input: Box::new(plan), on: Vec::new() }, columns);
         }
         if !keys.is_empty() {
+            keys.iter().try_for_each(|key| check_ordering(key.expr.ty()))?;
             plan = sorted(plan, keys);
         }
         if !on.is_empty() {

@@ -1,5 +1,6 @@
 //! UNION, INTERSECT and EXCEPT.
 
+use super::operator::check_equality;
 use super::query::QueryOptions;
 use super::{Binder, Env};
 use crate::plan::{Expr, Plan, PlanColumn, PlanKind, SetOpKind};
@@ -87,6 +88,9 @@ impl Binder<'_> {
                 common_column(&inputs[0].columns[index], &types, name)
             })
             .collect::<SqlResult<_>>()?;
+        if kind != SetOpKind::Union || !all {
+            columns.iter().try_for_each(|column| check_equality(column.ty.ty))?;
+        }
         let [left, right] = inputs;
         let left = Box::new(self.cast_output(left, &columns)?);
         let right = Box::new(self.cast_output(right, &columns)?);

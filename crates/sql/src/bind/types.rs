@@ -46,7 +46,10 @@ fn resolve(ty: &DataType, catalog: &dyn CatalogLookup, path: &[String]) -> SqlRe
             TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => seconds(Type::TIMESTAMP, *precision),
             TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => seconds(Type::TIMESTAMPTZ, *precision),
         },
-        DataType::Interval { .. } => Type::INTERVAL.into(),
+        DataType::Interval { fields: None, precision } => seconds(Type::INTERVAL, *precision),
+        DataType::Interval { fields: Some(_), .. } => {
+            return Err(SqlError::unsupported("type interval with fields"));
+        }
         DataType::Uuid => Type::UUID.into(),
         DataType::JSON => Type::JSON.into(),
         DataType::JSONB => Type::JSONB.into(),
@@ -147,6 +150,9 @@ fn named(name: &str) -> Option<Type> {
 }
 
 fn undefined(name: &str) -> SqlError {
+    if crate::system::is_type_name(name) {
+        return SqlError::unsupported(format!("type {name}"));
+    }
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))
 }
 
@@ -188,8 +194,9 @@ fn modified(ty: Type, modifiers: &[String]) -> SqlResult<ColumnType> {
             let scale = numbers.get(1).map_or(0, |scale| *scale as i64);
             numeric(&ExactNumberInfo::PrecisionAndScale(precision, scale))
         }
-        (Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME, digits) => Ok(seconds(ty, digits)),
-        (Type::INTERVAL, _) => Ok(ty.into()),
+        (Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME | Type::INTERVAL, digits) => {
+            Ok(seconds(ty, digits))
+        }
         _ => Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
             format!("type modifier is not allowed for type \"{ty}\""),

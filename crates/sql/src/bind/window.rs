@@ -48,6 +48,7 @@ impl Binder<'_> {
         call: &ast::Function,
         context: &mut ExprContext<'_>,
     ) -> SqlResult<WindowCall> {
+        self.check_window_clauses(name, call)?;
         let (kind, ty) = if functions::is_window_function(name) {
             let args = self.bind_args(name, call, context)?.values;
             let types: Vec<Type> = args.iter().map(Expr::ty).collect();
@@ -82,6 +83,23 @@ impl Binder<'_> {
             None => return Err(SqlError::internal("a window call without OVER")),
         };
         Ok(WindowCall { kind, partition: spec.partition, order: spec.order, frame: Arc::new(spec.frame), ty })
+    }
+
+    /// What a call may have elsewhere, but not with OVER.
+    fn check_window_clauses(&self, name: &str, call: &ast::Function) -> SqlResult<()> {
+        let ast::FunctionArguments::List(list) = &call.args else { return Ok(()) };
+        let ordered =
+            |clause: &ast::FunctionArgumentClause| matches!(clause, ast::FunctionArgumentClause::OrderBy(_));
+        if list.clauses.iter().any(ordered) {
+            return Err(SqlError::unsupported("ORDER BY in the arguments of a window function"));
+        }
+        if !call.within_group.is_empty() {
+            return Err(SqlError::unsupported("OVER for ordered-set aggregates"));
+        }
+        if call.filter.is_some() && functions::is_window_function(name) {
+            return Err(SqlError::unsupported("FILTER for window functions that are no aggregates"));
+        }
+        Ok(())
     }
 
     fn window_aggregate(
@@ -294,4 +312,18 @@ struct Spec {
 fn override_error(what: &str, spec: &WindowSpec) -> SqlError {
     let name = spec.window_name.as_ref().map(|name| ident_name(name).into_owned()).unwrap_or_default();
     SqlError::new(SqlState::WINDOWING_ERROR, format!("cannot override {what} of window \"{name}\""))
+}
+
+/// Windows of one SELECT have names of their own.
+pub(crate) fn check_window_names(windows: &[ast::NamedWindowDefinition]) -> SqlResult<()> {
+    let twice = windows.iter().enumerate().find(|(index, window)| {
+        windows[..*index].iter().any(|earlier| ident_name(&earlier.0) == ident_name(&window.0))
+    });
+    match twice {
+        None => Ok(()),
+        Some((_, window)) => Err(SqlError::new(
+            SqlState::WINDOWING_ERROR,
+            format!("window \"{}\" is already defined", ident_name(&window.0)),
+        )),
+    }
 }

@@ -352,7 +352,7 @@ impl DdlContext<'_> {
                 }
                 None => (std::mem::take(&mut row[at]), old.ty),
             };
-            row[at] = cast(&value, from, new, using.is_some(), &session)?;
+            row[at] = cast(&value, from, new, false, &session)?;
             Ok(row)
         })
         .await?;

@@ -11,7 +11,7 @@ use super::tokens::{Name, quote_ident};
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
 use crate::session::locks::mode;
-use sql_types::{Datum, SqlError, SqlResult, SqlState};
+use sql_types::{Datum, Oid, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 
 /// ALTER TABLE
@@ -62,11 +62,16 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
             match action {
                 AlterAction::Rename(to) => {
                     cx.check_free(view.schema, to)?;
+                    cx.refuse_views_of(view.oid, &format!("rename view \"{}\"", view.name))?;
                     view.name = to.clone();
                 }
                 AlterAction::Owner(owner) => view.owner = cx.role(owner)?.oid,
-                AlterAction::SetSchema(schema) => view.schema = target_schema(cx, schema, &view.name)?,
+                AlterAction::SetSchema(schema) => {
+                    cx.refuse_views_of(view.oid, &format!("move view \"{}\"", view.name))?;
+                    view.schema = target_schema(cx, schema, &view.name)?;
+                }
                 AlterAction::RenameColumn { name, to } => {
+                    cx.refuse_views_of(view.oid, &format!("rename a column of view \"{}\"", view.name))?;
                     if let Some(column) = view.columns.iter_mut().find(|column| column.0 == *name) {
                         column.0 = to.clone();
                     }
@@ -130,7 +135,7 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
     }
 }
 
-fn target_schema(cx: &DdlContext<'_>, schema: &str, name: &str) -> SqlResult<sql_types::Oid> {
+fn target_schema(cx: &DdlContext<'_>, schema: &str, name: &str) -> SqlResult<Oid> {
     let target =
         cx.schema_for(&Name { schema: Some(schema.to_string()), name: name.to_string(), position: None })?;
     cx.check_free(target, name)?;
@@ -139,12 +144,7 @@ fn target_schema(cx: &DdlContext<'_>, schema: &str, name: &str) -> SqlResult<sql
 
 impl DdlContext<'_> {
     /// Rewrites the defaults that name a sequence by its old name.
-    pub(super) fn renamed_sequence(
-        &mut self,
-        oid: sql_types::Oid,
-        schema: sql_types::Oid,
-        name: &str,
-    ) -> SqlResult<()> {
+    pub(super) fn renamed_sequence(&mut self, oid: Oid, schema: Oid, name: &str) -> SqlResult<()> {
         let default = self.sequence_default(schema, name);
         let tables: Vec<Arc<TableDescriptor>> = self
             .catalog
@@ -170,15 +170,16 @@ impl DdlContext<'_> {
     }
 
     /// One further action on a table.
-    pub(super) async fn alter_again(&mut self, oid: sql_types::Oid, action: &AlterAction) -> SqlResult<()> {
+    pub(super) async fn alter_again(&mut self, oid: Oid, action: &AlterAction) -> SqlResult<()> {
         self.alter_one(oid, action).await
     }
 
-    async fn alter_one(&mut self, oid: sql_types::Oid, action: &AlterAction) -> SqlResult<()> {
+    async fn alter_one(&mut self, oid: Oid, action: &AlterAction) -> SqlResult<()> {
         let table = self.table_by_oid(oid)?;
         let mut changed = (*table).clone();
         match action {
-            AlterAction::Nothing | AlterAction::ValidateConstraint => return Ok(()),
+            AlterAction::Nothing => return Ok(()),
+            AlterAction::ValidateConstraint(name) => return self.validate_constraint(&table, name).await,
             AlterAction::AddColumn { column, constraints, if_not_exists } => {
                 return self.add_column_to(&table, column, constraints, *if_not_exists).await;
             }
@@ -286,14 +287,18 @@ impl DdlContext<'_> {
 
     /// Views keep the text of their query, which names what would change.
     pub(super) fn refuse_views(&self, table: &TableDescriptor, what: &str) -> SqlResult<()> {
-        let view = self.catalog.views.values().find(|view| view.depends_on.contains(&table.oid));
+        self.refuse_views_of(table.oid, &format!("{what} table \"{}\"", table.name))
+    }
+
+    /// The same of any relation; `what` says what is to be done, with its name.
+    fn refuse_views_of(&self, relation: Oid, what: &str) -> SqlResult<()> {
+        let view = self.catalog.views.values().find(|view| view.depends_on.contains(&relation));
         match view {
             None => Ok(()),
-            Some(view) => Err(SqlError::unsupported(format!(
-                "to {what} table \"{}\" while view \"{}\" reads it",
-                table.name, view.name
-            ))
-            .with_hint("Drop the view, make the change, and create the view again.")),
+            Some(view) => {
+                Err(SqlError::unsupported(format!("to {what} while view \"{}\" reads it", view.name))
+                    .with_hint("Drop the view, make the change, and create the view again."))
+            }
         }
     }
 
@@ -374,6 +379,18 @@ impl DdlContext<'_> {
                 self.put_table(changed).map(|_| ())
             }
         }
+    }
+
+    /// VALIDATE CONSTRAINT: whether a constraint is valid is not kept, so the rows are always looked at.
+    async fn validate_constraint(&mut self, table: &Arc<TableDescriptor>, name: &str) -> SqlResult<()> {
+        let mut one = (**table).clone();
+        one.checks.retain(|check| check.name == name);
+        one.foreign_keys.retain(|key| key.name == name);
+        if one.checks.is_empty() && one.foreign_keys.is_empty() {
+            return Err(no_constraint(table, name));
+        }
+        let none = TableDescriptor { checks: Vec::new(), foreign_keys: Vec::new(), ..one.clone() };
+        self.validate(&Arc::new(none), &one).await
     }
 
     /// Checks that the rows of a table keep the constraints that `changed` has and `table` has not.

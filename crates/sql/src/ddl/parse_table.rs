@@ -167,18 +167,20 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
         }
         let name = if c.take("constraint") { Some(c.ident()?) } else { None };
         let key = || vec![(column.name.clone(), false)];
-        let kind = if c.take("not null") {
-            column.nullable = Some(false);
-            None
-        } else if c.take("null") {
-            if column.nullable == Some(false) {
+        let nullable = if c.take("not null") { Some(false) } else { c.take("null").then_some(true) };
+        let kind = if nullable.is_some() {
+            if column.nullable.is_some() && column.nullable != nullable {
                 let message =
                     format!("conflicting NULL/NOT NULL declarations for column \"{}\"", column.name);
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
-            column.nullable = Some(true);
+            column.nullable = nullable;
             None
         } else if c.take("default") {
+            if column.default.is_some() {
+                let message = format!("multiple default values specified for column \"{}\"", column.name);
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
             column.default = Some(c.default_expr()?);
             None
         } else if c.take("primary key") {
@@ -531,8 +533,7 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
         return alter_column(c);
     }
     if c.take("validate constraint") {
-        c.ident()?;
-        return Ok(AlterAction::ValidateConstraint);
+        return Ok(AlterAction::ValidateConstraint(c.ident()?));
     }
     if c.take("set") || c.take("reset") {
         if c.peek() == Some(&Token::LParen) {

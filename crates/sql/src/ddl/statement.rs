@@ -146,7 +146,7 @@ pub(crate) enum AlterAction {
         if_exists: bool,
         cascade: bool,
     },
-    ValidateConstraint,
+    ValidateConstraint(String),
     AlterConstraint(String, Timing),
     Owner(String),
     /// SET (dormouse.…) and RESET: where the table is kept.

@@ -155,6 +155,9 @@ impl Cursor {
     /// An identifier.
     pub(crate) fn ident(&mut self) -> SqlResult<String> {
         match self.peek() {
+            Some(Token::Word(word)) if word.value.is_empty() => {
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, "zero-length delimited identifier"))
+            }
             Some(Token::Word(word)) => {
                 let ident = Ident {
                     value: word.value.clone(),

@@ -63,6 +63,8 @@ pub trait ExecHost: Send + Sync {
         args: &[Datum],
         eval: &EvalContext<'_>,
     ) -> SqlResult<Datum>;
+    /// The analytical engine ran a part of the statement.
+    fn count_analytic_part(&self) {}
     /// A table by OID, in the statement's catalog snapshot.
     fn table(&self, oid: Oid) -> Option<Arc<TableDescriptor>>;
     /// The foreign keys of other tables (and of the table itself) that refer to a table: the referring

@@ -27,6 +27,10 @@ impl ExecHost for Host<'_> {
         system::rows(name, self.view).await
     }
 
+    fn count_analytic_part(&self) {
+        self.view.shared.engine.count_analytic_part();
+    }
+
     async fn next_value(&self, sequence: Oid) -> SqlResult<i64> {
         sequences::next_value(self.view, sequence).await
     }

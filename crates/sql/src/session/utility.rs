@@ -202,6 +202,12 @@ impl Session {
 
     async fn commit_command(&mut self, chain: bool) -> SqlResult<String> {
         let Some(open) = self.transaction.as_ref().filter(|open| open.explicit) else {
+            if chain {
+                return Err(SqlError::new(
+                    SqlState::NO_ACTIVE_TRANSACTION,
+                    "COMMIT AND CHAIN can only be used in transaction blocks",
+                ));
+            }
             self.no_transaction();
             self.end_implicit(true).await?;
             return Ok("COMMIT".into());

@@ -85,6 +85,12 @@ pub(super) fn types() -> &'static [BuiltinType] {
     &ALL
 }
 
+/// Whether PostgreSQL has a type of that name, whether or not values of it can be had here.
+pub(crate) fn is_type_name(name: &str) -> bool {
+    let lines = TYPES.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split(' ').nth(1)).any(|known| known == name)
+}
+
 /// OID of an input or output function by `name=OID`.
 pub(super) fn function_oid(function: &str) -> Oid {
     function.split_once('=').and_then(|(_, oid)| oid.parse().ok()).unwrap_or(0)

@@ -87,8 +87,17 @@ impl RowSink for Rows {
 
 /// Opens a session of the initial role.
 pub async fn session(engine: &Arc<Engine>) -> Session {
-    let params =
-        SessionParams { user: "dormouse".into(), database: "postgres".into(), ..SessionParams::default() };
+    session_with(engine, &[]).await
+}
+
+/// Opens a session of the initial role with settings, as a startup packet has them.
+pub async fn session_with(engine: &Arc<Engine>, settings: &[(&str, &str)]) -> Session {
+    let params = SessionParams {
+        user: "dormouse".into(),
+        database: "postgres".into(),
+        settings: settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        ..SessionParams::default()
+    };
     Session::open(engine.clone(), params).await.expect("a session")
 }
 

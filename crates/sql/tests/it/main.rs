@@ -13,6 +13,7 @@ mod operators;
 mod plan_support;
 mod schema;
 mod sessions;
+mod slt;
 mod statements;
 mod statistics;
 mod support;

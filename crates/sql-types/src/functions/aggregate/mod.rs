@@ -64,7 +64,7 @@ impl Accumulator for Count {
     }
 }
 
-/// `min` and `max`.
+/// `min` and `max`. Of values that are equal but look different, as 1.0 and 1.00, the last one counts.
 struct Extreme {
     best: Datum,
     greatest: bool,
@@ -74,7 +74,7 @@ impl Accumulator for Extreme {
     fn add(&mut self, _: &EvalContext<'_>, args: &[Datum]) -> SqlResult<()> {
         let Some(value) = args.first() else { return Ok(()) };
         let order = compare::compare(value, &self.best);
-        if self.best.is_null() || (self.greatest && order.is_gt()) || (!self.greatest && order.is_lt()) {
+        if self.best.is_null() || (self.greatest && order.is_ge()) || (!self.greatest && order.is_le()) {
             self.best = value.clone();
         }
         Ok(())

@@ -112,7 +112,8 @@ fn spread(count: i64, sum: &Numeric, squares: &Numeric, sample: bool, root: bool
     }
     let denominator = if sample { n.mul(&Numeric::from(count - 1))? } else { n.mul(&n)? };
     let variance = numerator.div(&denominator)?;
-    Ok(Datum::Numeric(if root { variance.sqrt()? } else { variance }))
+    // A deviation has the scale of the variance, however large it is.
+    Ok(Datum::Numeric(if root { variance.sqrt_with_scale(variance.scale())? } else { variance }))
 }
 
 macro_rules! spreads {

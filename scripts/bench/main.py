@@ -14,6 +14,7 @@ import psycopg
 from index_writes import index_writes
 from ranges import follower_reads, many_tenants, range_cost
 from systems import Dormouse, Postgres, cpu_seconds, last_json, memory, mib, ms, percentile, pgbench
+from tpc import bulk_load, tpcc, tpch
 from transactions import before, cpu_per_operation, retries, ycsb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -168,6 +169,9 @@ BENCHMARKS = {
     "cpu-per-op": cpu_per_operation,
     "retries": retries,
     "ycsb": ycsb,
+    "tpch": tpch,
+    "tpcc": tpcc,
+    "bulk-load": bulk_load,
     "before": before,
 }
 

@@ -16,3 +16,4 @@ mod ranges;
 mod raw;
 mod refusals;
 mod tenants;
+mod tpc;

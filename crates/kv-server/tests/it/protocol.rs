@@ -298,7 +298,7 @@ async fn wait_policies_and_timeouts() {
     holder.lock("b", LockStrength::Exclusive).await.expect("free");
     let locking_scan = |limit| {
         let lock = LockStrength::Exclusive as i32;
-        RequestKind::Scan(Scan { start: key("a"), end: key("z"), reverse: false, limit, lock })
+        RequestKind::Scan(Scan { start: key("a"), end: key("z"), limit, lock, ..Scan::default() })
     };
     let mut nowait = client.begin();
     nowait.header.wait_policy = WaitPolicy::Error as i32;

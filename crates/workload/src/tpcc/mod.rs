@@ -7,6 +7,8 @@
 //! five, and some lines and payments are of other warehouses. `check` looks whether the consistency conditions hold
 //! ([`consistency`]).
 //!
+//! `tpcc` and `tpch` both have tables `customer` and `orders`; they want databases of their own.
+//!
 //! It is not a TPC-C result, and its figures are not `tpmC`. Terminals wait for nothing unless `--think` is given, so a
 //! few of them keep a server busy whatever the number of warehouses. A delivery is done at once instead of being queued.
 //! Foreign keys are not declared.

@@ -6,6 +6,8 @@
 //! `check` counts rows, and with `--against` compares all answers, digit by digit, with those of another server that has
 //! the same data.
 //!
+//! `tpch` and `tpcc` both have tables `customer` and `orders`; they want databases of their own.
+//!
 //! It is not a TPC-H result: there are no refresh functions, and the metric `QphH` is not computed. Foreign keys are not
 //! declared. Indexes beside those of the primary keys are on foreign keys only (clause 1.5.4 allows them).
 

@@ -15,6 +15,7 @@ use futures::future::BoxFuture;
 use kv_api::Span;
 use kv_api::columns::{Comparison, Condition, Constant, Kind, Program};
 use kv_client::ColumnPage;
+use sql_types::datetime::DAY;
 use sql_types::functions::Volatility;
 use sql_types::numeric::Numeric;
 use sql_types::{ColumnType, Datum, SqlResult, Type};
@@ -244,7 +245,8 @@ impl Conditions<'_> {
         // Equal bytes mean equal values between integers and between texts; times of unlike types are compared
         // otherwise.
         let alike = |is: fn(Type) -> bool| is(ty) && is(own);
-        if ty != own && !alike(is_integer) && !alike(is_text) {
+        let is_midnight = (own, ty) == (Type::DATE, Type::TIMESTAMP);
+        if ty != own && !alike(is_integer) && !alike(is_text) && !is_midnight {
             return None;
         }
         let integer = |integer: i64| Some(Constant { integer, ..Constant::default() });
@@ -256,6 +258,8 @@ impl Conditions<'_> {
             (Kind::Int16 | Kind::Int32 | Kind::Int64, Datum::Int4(value)) => integer(i64::from(value)),
             (Kind::Int16 | Kind::Int32 | Kind::Int64, Datum::Int8(value)) => integer(value),
             (Kind::Int32, Datum::Date(value)) => integer(i64::from(value)),
+            // `date + interval` is a timestamp. A date is compared with a midnight as with its day.
+            (Kind::Int32, Datum::Timestamp(value)) if value % DAY == 0 => integer(value / DAY),
             (Kind::Int64, Datum::Time(value) | Datum::Timestamp(value) | Datum::Timestamptz(value)) => {
                 integer(value)
             }

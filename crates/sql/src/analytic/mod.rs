@@ -87,9 +87,13 @@ pub(crate) fn wrap<'p>(plan: &'p Plan, scope: &Scope<'p>) -> Option<BoxOperator<
     (wanted && sets.len() == 1 && !scope.instrument).then(|| Box::new(run::Analytic::new(plan, scope)) as _)
 }
 
-/// The largest estimate within a plan.
+/// The largest estimate of rows that a part of a plan works on; of a scan it is those that it reads, not those that its
+/// filter lets through.
 fn rows_read(plan: &Plan) -> f64 {
-    let mut rows = plan.rows;
+    let mut rows = match plan.kind {
+        PlanKind::Scan { .. } => plan.cost,
+        _ => plan.rows,
+    };
     plan.for_each_child(&mut |child, _| rows = rows.max(rows_read(child)));
     rows
 }

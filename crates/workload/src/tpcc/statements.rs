@@ -35,8 +35,8 @@ statements! {
             VALUES ($1, $2, $3, $4, current_timestamp, NULL, $5, $6)",
     /// That an order is new.
     new_order: "INSERT INTO new_order (no_o_id, no_d_id, no_w_id) VALUES ($1, $2, $3)",
-    /// An item.
-    item: "SELECT (i_price * 100)::bigint, i_name, i_data FROM item WHERE i_id = $1",
+    /// Items.
+    items: "SELECT i_id, (i_price * 100)::bigint, i_name, i_data FROM item WHERE i_id = ANY ($1)",
     /// Takes items out of stock.
     stock: "UPDATE stock SET s_quantity = CASE WHEN s_quantity >= $3 + 10 THEN s_quantity - $3 \
                              ELSE s_quantity - $3 + 91 END, \
@@ -44,10 +44,12 @@ statements! {
             WHERE s_w_id = $1 AND s_i_id = $2 \
             RETURNING s_quantity, s_data, s_dist_01, s_dist_02, s_dist_03, s_dist_04, s_dist_05, s_dist_06, s_dist_07, \
                       s_dist_08, s_dist_09, s_dist_10",
-    /// A line of an order.
-    line: "INSERT INTO order_line (ol_o_id, ol_d_id, ol_w_id, ol_number, ol_i_id, ol_supply_w_id, ol_delivery_d, \
-                                   ol_quantity, ol_amount, ol_dist_info) \
-           VALUES ($1, $2, $3, $4, $5, $6, NULL, $7, $8::bigint * 0.01, $9)",
+    /// The lines of an order: numbers, items, suppliers, quantities, amounts, and what suppliers write down.
+    new_lines: "INSERT INTO order_line (ol_o_id, ol_d_id, ol_w_id, ol_number, ol_i_id, ol_supply_w_id, ol_quantity, \
+                                        ol_amount, ol_dist_info) \
+                SELECT $1, $2, $3, number, item, supplier, quantity, amount * 0.01, place \
+                FROM unnest($4::int[], $5::int[], $6::int[], $7::int[], $8::bigint[], $9::text[]) \
+                     AS l (number, item, supplier, quantity, amount, place)",
     /// Customers of a last name, by their first names.
     by_name: "SELECT c_id FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_last = $3 ORDER BY c_first",
     /// Pays to a warehouse.

@@ -1,10 +1,12 @@
 //! The five transactions of TPC-C (clauses 2.4 to 2.8).
 //!
-//! Statements that need nothing of each other are sent together, as a terminal's program would.
+//! Statements that need nothing of each other are sent together, and the lines of an order are read and written as one, as
+//! a terminal's program would.
 
 use super::plan::{Customer, DISTRICTS, Line, Who};
 use super::statements::Statements;
 use futures::future::{try_join, try_join_all};
+use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Transaction};
 
@@ -42,18 +44,18 @@ impl Terminal<'_> {
             self.transaction.execute(&statements.new_order, &[&order, &district, &w]),
         )
         .await?;
-        let items = lines.iter().map(|line| self.item(line));
-        let items = try_join_all(items).await?;
-        let there = || lines.iter().zip(&items).filter_map(|(line, item)| Some((line, (*item)?)));
-        let stock = try_join_all(there().map(|(line, _)| self.take(line, district))).await?;
-        let mut total = 0;
-        let inserts = (1..).zip(there()).zip(&stock).map(|((number, (line, price)), place)| {
-            total += price * i64::from(line.quantity);
-            self.line((order, district, number), line, price * i64::from(line.quantity), place)
-        });
-        try_join_all(inserts.collect::<Vec<_>>()).await?;
-        let _ = self.to_pay(total, &who, &next)?;
-        Ok(items.iter().all(Option::is_some))
+        let prices = self.prices(lines).await?;
+        let there: Vec<(&Line, i64)> =
+            lines.iter().filter_map(|line| Some((line, *prices.get(&line.item)?))).collect();
+        let mut taken = Vec::with_capacity(there.len());
+        for (line, _) in &there {
+            taken.push(self.take(line, district));
+        }
+        let places = try_join_all(taken).await?;
+        let amounts: Vec<i64> = there.iter().map(|(line, price)| price * i64::from(line.quantity)).collect();
+        self.new_lines((order, district), &there, &amounts, &places).await?;
+        let _ = self.to_pay(amounts.iter().sum(), &who, &next)?;
+        Ok(there.len() == lines.len())
     }
 
     /// What the customer sees: the total with taxes and less the discount, in cents.
@@ -64,10 +66,11 @@ impl Terminal<'_> {
         Ok(taxed * i64::from(10_000 - discount) / 10_000)
     }
 
-    /// The price of an item, if there is one.
-    async fn item(&self, line: &Line) -> Result<Option<i64>, Error> {
-        let row = self.transaction.query_opt(&self.statements.item, &[&line.item]).await?;
-        row.map(|row| row.try_get(0)).transpose()
+    /// The prices of the items that there are.
+    async fn prices(&self, lines: &[Line]) -> Result<HashMap<i32, i64>, Error> {
+        let items: Vec<i32> = lines.iter().map(|line| line.item).collect();
+        let rows = self.transaction.query(&self.statements.items, &[&items]).await?;
+        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
     /// Takes a line out of stock; what the supplier writes down for the district.
@@ -79,20 +82,29 @@ impl Terminal<'_> {
         row.try_get(district as usize + 1)
     }
 
-    async fn line(
+    async fn new_lines(
         &self,
-        (order, district, number): (i32, i32, i32),
-        line: &Line,
-        amount: i64,
-        place: &str,
+        (order, district): (i32, i32),
+        lines: &[(&Line, i64)],
+        amounts: &[i64],
+        places: &[String],
     ) -> Result<u64, Error> {
-        let Line { item, supplier, quantity } = line;
-        self.transaction
-            .execute(
-                &self.statements.line,
-                &[&order, &district, &self.warehouse, &number, item, supplier, quantity, &amount, &place],
-            )
-            .await
+        let numbers: Vec<i32> = (1..).take(lines.len()).collect();
+        let column = |of: fn(&Line) -> i32| lines.iter().map(|(line, _)| of(line)).collect::<Vec<i32>>();
+        let (items, suppliers) = (column(|line| line.item), column(|line| line.supplier));
+        let quantities = column(|line| line.quantity);
+        let parameters: [Parameter<'_>; 9] = [
+            &order,
+            &district,
+            &self.warehouse,
+            &numbers,
+            &items,
+            &suppliers,
+            &quantities,
+            &amounts,
+            &places,
+        ];
+        self.transaction.execute(&self.statements.new_lines, &parameters).await
     }
 
     /// Payment.

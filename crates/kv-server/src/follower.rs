@@ -208,7 +208,8 @@ impl Node {
                 }
                 None => {
                     let kept = self.kept_promise(range).await?;
-                    let timestamp = if kept.waits { kept.timestamp.min(present) } else { kept.timestamp };
+                    // Where not everything acknowledged was waited out, it may lie above that.
+                    let timestamp = if kept.present { kept.timestamp.min(present) } else { kept.timestamp };
                     (kept, timestamp, None)
                 }
             }

@@ -33,6 +33,7 @@ pub mod tag {
 }
 
 /// Takes a byte off the front of `input`.
+#[inline]
 pub fn take_byte(input: &mut &[u8]) -> Option<u8> {
     let (&byte, rest) = input.split_first()?;
     *input = rest;
@@ -40,6 +41,7 @@ pub fn take_byte(input: &mut &[u8]) -> Option<u8> {
 }
 
 /// Takes a length or another unsigned number in LEB128 off the front of `input`.
+#[inline]
 pub fn take_length(input: &mut &[u8]) -> Option<usize> {
     let mut value = 0u64;
     for shift in (0..63).step_by(7) {
@@ -53,6 +55,7 @@ pub fn take_length(input: &mut &[u8]) -> Option<usize> {
 }
 
 /// A value's tag, without what it says of the length, and its payload, taken off the front of `input`.
+#[inline]
 pub fn take_payload<'a>(input: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let tag = take_byte(input)?;
     let high = usize::from(tag >> 4);
@@ -72,6 +75,7 @@ pub fn take_payload<'a>(input: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
 }
 
 /// The integer of a payload of at most eight bytes, big-endian.
+#[inline]
 pub fn integer(payload: &[u8]) -> i64 {
     let fill = if payload.first().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
     let mut bytes = [fill; 8];
@@ -81,6 +85,7 @@ pub fn integer(payload: &[u8]) -> i64 {
 }
 
 /// The integer of a payload of at most sixteen bytes, big-endian.
+#[inline]
 pub fn wide_integer(payload: &[u8]) -> i128 {
     let fill = if payload.first().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
     let mut bytes = [fill; 16];
@@ -89,7 +94,10 @@ pub fn wide_integer(payload: &[u8]) -> i128 {
     i128::from_be_bytes(bytes)
 }
 
-/// The columns of a row that are present: number and value, none for NULL.
+/// A column of a row: its number and its value, none for NULL.
+pub type Column<'a> = (usize, Option<&'a [u8]>);
+
+/// The columns of a row that are present.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a> {
     rest: &'a [u8],
@@ -105,8 +113,8 @@ impl<'a> Columns<'a> {
     }
 
     /// The next one; `Some(None)` at the end, and none if the row is damaged.
-    #[allow(clippy::type_complexity)]
-    pub fn next_column(&mut self) -> Option<Option<(usize, Option<&'a [u8]>)>> {
+    #[inline]
+    pub fn next_column(&mut self) -> Option<Option<Column<'a>>> {
         if self.rest.is_empty() {
             return Some(None);
         }

@@ -178,8 +178,8 @@ pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
 pub use kv_api::contention;
 pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Priority, Span, TenantId, Timestamp};
 pub use txn::{
-    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TransferKey,
-    Txn, TxnName, TxnOptions,
+    ColumnPage, CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage,
+    TransferKey, Txn, TxnName, TxnOptions,
 };
 
 /// Whether running a whole transaction again will probably succeed where it failed with this error.

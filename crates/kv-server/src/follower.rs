@@ -276,7 +276,7 @@ impl Node {
         for request in &batch.requests {
             responses.push(match &request.kind {
                 Some(RequestKind::Get(get)) => get_value(view, get, &mut budget)?,
-                Some(RequestKind::Scan(scan)) => scan_page(view, scan, &mut budget)?,
+                Some(RequestKind::Scan(scan)) => scan_page(view, scan, &mut budget)?.response,
                 _ => {
                     let message = "only plain reads are for any replica";
                     return Err(KvError::new(KvErrorKind::InvalidRequest, message));

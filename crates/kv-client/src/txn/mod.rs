@@ -4,6 +4,7 @@
 //! among the ranges, `snapshot` moves the snapshot, `write` buffers and flushes, `end` and `commit` end, and
 //! `transfer` hands the transaction to another process.
 
+mod columns;
 mod commit;
 mod end;
 mod flush_all;
@@ -22,7 +23,8 @@ mod model;
 mod tests;
 
 pub use options::{
-    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TxnOptions,
+    ColumnPage, CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage,
+    TxnOptions,
 };
 pub use transfer::TransferKey;
 

@@ -3,8 +3,9 @@
 use super::{ExecContext, kv_error};
 use crate::plan::RowLock;
 use bytes::Bytes;
+use kv_api::columns::Program;
 use kv_api::{KvError, Span};
-use kv_client::{ReadOptions, ScanOptions};
+use kv_client::{ColumnPage, ReadOptions, ScanOptions};
 use sql_types::SqlResult;
 
 /// Entries of an index, and where to go on.
@@ -64,6 +65,20 @@ pub(crate) async fn scan_page(
         stats.note_read(bytes(&page.rows));
     }
     Ok(Page { rows: page.rows, resume: page.resume })
+}
+
+/// The parts of a span that can be read side by side.
+pub(crate) async fn parts_by_range(cx: &ExecContext<'_>, span: &Span) -> SqlResult<Vec<Span>> {
+    cx.txn.parts_by_range(span).await.map_err(kv_error)
+}
+
+/// The first rows of a span, as columns.
+pub(crate) async fn scan_columns(
+    cx: &ExecContext<'_>,
+    span: &Span,
+    program: &Program,
+) -> SqlResult<ColumnPage> {
+    cx.txn.scan_columns(span, program).await.map_err(kv_error)
 }
 
 /// The first entries of each span.

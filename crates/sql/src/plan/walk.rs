@@ -190,6 +190,14 @@ impl Expr {
         }
     }
 
+    /// The conjuncts of a predicate, in their places.
+    pub fn conjuncts(&self) -> Vec<&Expr> {
+        match self {
+            Expr::And(parts) => parts.iter().flat_map(Expr::conjuncts).collect(),
+            other => vec![other],
+        }
+    }
+
     /// A predicate from its conjuncts; `None` for none.
     pub fn conjunction(mut parts: Vec<Expr>) -> Option<Expr> {
         match parts.len() {

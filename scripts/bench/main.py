@@ -11,9 +11,11 @@ import subprocess
 import time
 
 import psycopg
+from global_reads import global_reads
 from index_writes import index_writes
 from ranges import follower_reads, many_tenants, range_cost
 from systems import Dormouse, Postgres, cpu_seconds, last_json, memory, mib, ms, percentile, pgbench
+from tpc import bulk_load, tpcc, tpch
 from transactions import before, cpu_per_operation, retries, ycsb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -165,9 +167,13 @@ BENCHMARKS = {
     "range-cost": range_cost,
     "follower-reads": follower_reads,
     "index-writes": index_writes,
+    "global-reads": global_reads,
     "cpu-per-op": cpu_per_operation,
     "retries": retries,
     "ycsb": ycsb,
+    "tpch": tpch,
+    "tpcc": tpcc,
+    "bulk-load": bulk_load,
     "before": before,
 }
 

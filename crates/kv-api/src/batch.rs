@@ -3,6 +3,7 @@
 //! A batch is evaluated as a unit: either every request of it took effect or none did, and the
 //! response holds one entry per request in the order asked.
 
+use crate::columns::{ColumnBatch, Program};
 use crate::contention::{Contention, ListContention};
 use crate::{Span, Timestamp};
 use bytes::Bytes;
@@ -189,6 +190,9 @@ pub struct Scan {
     /// Lock to take on each key returned.
     #[prost(enumeration = "LockStrength", tag = "5")]
     pub lock: i32,
+    /// What is wanted of each row, and of which rows. Not together with a lock.
+    #[prost(message, optional, boxed, tag = "6")]
+    pub program: Option<Box<Program>>,
 }
 
 /// Writes a value.
@@ -795,6 +799,9 @@ pub struct Response {
     /// `CheckReplicas`: one per replica.
     #[prost(message, repeated, tag = "8")]
     pub checks: Vec<ReplicaCheck>,
+    /// `Scan` with a program: what it returned.
+    #[prost(message, optional, boxed, tag = "9")]
+    pub columns: Option<Box<ColumnBatch>>,
     /// `ListContention`: what is known.
     #[prost(message, optional, boxed, tag = "50")]
     pub contention: Option<Box<Contention>>,

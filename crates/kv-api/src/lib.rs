@@ -115,16 +115,24 @@
 //! it is prepared ([`batch::BatchResponse::wall_ns`]). Locks and intents go before that; who reads what has not
 //! been passed is answered when it has. The rules and why they are right: `kv-server`, module `global`.
 //!
+//! # Columns instead of rows
+//!
+//! A scan that takes no locks may carry a program ([`columns::Program`]): which columns it wants of the rows, and which
+//! conditions they must satisfy. It is answered with columns ([`batch::Response::columns`]). What was read, and so what must
+//! not have changed at commit, is the span all the same.
+//!
 //! # Versions
 //!
 //! [`wire::PROTOCOL_VERSION`] is exchanged in the first frame of a connection; a mismatch closes it
 //! with an error that names both versions.
 
 pub mod batch;
+pub mod columns;
 pub mod contention;
 pub mod encoding;
 pub mod error;
 pub mod key;
+pub mod row;
 pub mod timestamp;
 pub mod wire;
 

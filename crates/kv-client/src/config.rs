@@ -16,7 +16,7 @@ pub struct Config {
     pub tenant: TenantId,
     /// The only cluster to talk to; empty for any.
     pub cluster_id: String,
-    /// `host:port` of the KV node that reads from any replica prefer; empty for none.
+    /// `host:port` of the KV node that reads from any replica prefer; empty for those that answer soonest.
     pub near: String,
     /// How long a request waits for a KV node that serves it.
     pub connect_timeout: Duration,

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 /// Bound on the TCP connect: the kernel of a machine that is there answers at once; a second is left for
 /// one packet that is lost.
@@ -37,12 +38,27 @@ pub struct Connection {
     pub pending: Pending,
     /// How many of them were lookups of ranges.
     lookups: AtomicU64,
+    /// Shortest time that something took there and back, in nanoseconds; [`u64::MAX`] until something did.
+    round_trip_ns: AtomicU64,
 }
 
 impl Connection {
     /// A connection that is yet to be made.
     pub fn new(number: u64, address: Arc<str>) -> Self {
-        Connection { number, address, pending: Pending::default(), lookups: AtomicU64::new(0) }
+        let (lookups, round_trip_ns) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Connection { number, address, pending: Pending::default(), lookups, round_trip_ns }
+    }
+
+    /// Takes note of how long something took there and back that the node need not think about.
+    pub fn note_round_trip(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.round_trip_ns.fetch_min(took, Ordering::Relaxed);
+    }
+
+    /// How far away the node is, there and back; `None` before it has said anything.
+    pub fn round_trip(&self) -> Option<Duration> {
+        let shortest = self.round_trip_ns.load(Ordering::Relaxed);
+        (shortest != u64::MAX).then(|| Duration::from_nanos(shortest))
     }
 
     /// Takes note of a lookup of a range.
@@ -109,7 +125,7 @@ async fn connect_and_exchange(
     listener: &impl Listener,
 ) -> ConnectionError {
     match config.environment.connect(&connection.address) {
-        None => greet_and_exchange(connect(config, &connection.address), config, connection, listener).await,
+        None => greet_and_exchange(connect(config, connection), config, connection, listener).await,
         Some(connecting) => greet_and_exchange(connecting, config, connection, listener).await,
     }
 }
@@ -127,7 +143,9 @@ async fn greet_and_exchange<S: AsyncRead + AsyncWrite>(
     };
     metrics().connections.inc();
     connection.pending.open();
+    let began = Instant::now();
     let greeted = |mut hello: Hello| {
+        connection.note_round_trip(began.elapsed());
         let addresses = std::mem::take(&mut hello.addresses);
         let checked = check_hello(hello, &config.cluster_id);
         match &checked {
@@ -140,10 +158,18 @@ async fn greet_and_exchange<S: AsyncRead + AsyncWrite>(
     exchange(stream, config, &connection.pending, greeted).await
 }
 
-async fn connect(config: &Config, address: &str) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
+async fn connect(
+    config: &Config,
+    connection: &Connection,
+) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&*connection.address)).await??;
     stream.set_nodelay(true)?;
-    tokio_rustls::TlsConnector::from(config.tls.clone()).connect(process::tls::internal_name(), stream).await
+    // Something in between may have answered so far; this comes from the node.
+    let began = Instant::now();
+    let tls = tokio_rustls::TlsConnector::from(config.tls.clone());
+    let stream = tls.connect(process::tls::internal_name(), stream).await?;
+    connection.note_round_trip(began.elapsed());
+    Ok(stream)
 }
 
 /// Runs the connection: requests go out behind the client's hello without waiting for the server's.

@@ -63,6 +63,11 @@ impl Connections {
         self.nodes.get(address).filter(|node| node.failed.is_none()).map(|node| &node.connection)
     }
 
+    /// How far away the node at an address is, there and back, if that is known.
+    pub fn round_trip(&self, address: &str) -> Option<Duration> {
+        self.nodes.get(address)?.connection.round_trip()
+    }
+
     /// The connection to an address. If there is none, `start` gets to run a new one.
     ///
     /// # Errors

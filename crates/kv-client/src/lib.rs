@@ -98,7 +98,8 @@
 //! # Reads from any replica
 //!
 //! Reads of a read-only transaction with [`TxnOptions::follower_reads`] go to the replica at
-//! [`Config::near`], or around all of them. They see what was acknowledged before all the same, and all those
+//! [`Config::near`], or around those that are nearest. How far away a node is shows when a connection is made: by
+//! the time that the TLS handshake takes, or until the node has said hello, whichever is less. They see what was acknowledged before all the same, and all those
 //! of a snapshot are at the timestamp that the first one returned. What a replica does not answer the
 //! leaseholder does, and in further ranges than the first one what may be uncertain.
 //!
@@ -177,8 +178,8 @@ pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
 pub use kv_api::contention;
 pub use kv_api::{KvError, KvErrorKind, KvResult, LockStrength, Priority, Span, TenantId, Timestamp};
 pub use txn::{
-    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TransferKey,
-    Txn, TxnName, TxnOptions,
+    ColumnPage, CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage,
+    TransferKey, Txn, TxnName, TxnOptions,
 };
 
 /// Whether running a whole transaction again will probably succeed where it failed with this error.

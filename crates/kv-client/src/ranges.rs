@@ -13,11 +13,15 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most ranges remembered.
 pub const MAX_RANGES: usize = 1024;
 /// Most replicas remembered of a range.
 const MAX_REPLICAS: usize = 16;
+/// Nodes of which one is no further away than the other by this or by as much again, there and back, are equally near:
+/// machines in one place answer that differently from one moment to the next.
+const SAME_PLACE: Duration = Duration::from_millis(1);
 
 /// A range.
 #[derive(Debug)]
@@ -48,10 +52,28 @@ impl Range {
         self.leaseholder.iter().chain(&self.replicas)
     }
 
-    /// The replica to read from: the one at `near`, or else another one with every `turn`.
-    pub fn replica(&self, near: &str, turn: usize) -> Option<&Arc<str>> {
-        let nearest = self.replicas.iter().find(|address| ***address == *near);
-        nearest.or_else(|| self.replicas.get(turn.checked_rem(self.replicas.len())?))
+    /// The replica to read from: the one at `near`, or else another one with every `turn`, of those that are nearest
+    /// or of which it is not known how far away they are. `round_trip` says that of an address.
+    pub fn replica(
+        &self,
+        near: &str,
+        turn: usize,
+        round_trip: impl Fn(&str) -> Option<Duration>,
+    ) -> Option<&Arc<str>> {
+        if let Some(named) = self.replicas.iter().find(|address| ***address == *near) {
+            return Some(named);
+        }
+        let trips: SmallVec<[_; 3]> = self.replicas.iter().map(|address| round_trip(address)).collect();
+        let within = trips.iter().flatten().min().map(|least| (*least * 2).max(*least + SAME_PLACE));
+        let is_near = |trip: &Option<Duration>| trip.zip(within).is_none_or(|(trip, within)| trip <= within);
+        let nearest = || self.replicas.iter().zip(&trips).filter(|(_, trip)| is_near(trip));
+        let (address, _) = nearest().nth(turn.checked_rem(nearest().count())?)?;
+        Some(address)
+    }
+
+    /// Whether the node at an address has a replica, as far as is known.
+    pub fn has_replica_at(&self, address: &str) -> bool {
+        self.replicas.iter().any(|replica| **replica == *address)
     }
 
     fn contains(&self, key: &[u8]) -> bool {
@@ -326,16 +348,23 @@ mod tests {
     }
 
     #[test]
-    fn reads_prefer_a_replica_near_by_and_share_out_otherwise() {
+    fn reads_prefer_replicas_near_by_and_share_out_otherwise() {
         let mut ranges = Ranges::default();
         ranges.learn(&info(5, "c", "f", "abc", 1));
         let range = ranges.find(b"c").unwrap();
-        let replica = |near: &str, turn| range.replica(near, turn).map(|address| address[..1].to_owned());
-        assert_eq!(replica("b:1", 0).as_deref(), Some("b"));
-        let turns: String = (0..5).filter_map(|turn| replica("", turn)).collect();
-        assert_eq!(turns, "abcab");
+        let turns = |near: &str, trips: [Option<u64>; 3]| -> String {
+            let trip =
+                |address: &str| trips[usize::from(address.as_bytes()[0] - b'a')].map(Duration::from_micros);
+            (0..5).filter_map(|turn| range.replica(near, turn, trip)).map(|address| &address[..1]).collect()
+        };
+        assert_eq!(turns("b:1", [Some(100), Some(20_000), None]), "bbbbb");
+        assert_eq!(turns("", [None; 3]), "abcab");
+        assert_eq!(turns("", [Some(100), Some(900), Some(300)]), "abcab", "in one place");
+        assert_eq!(turns("", [Some(20_000), Some(150), Some(20_000)]), "bbbbb");
+        assert_eq!(turns("", [Some(30_000), Some(50_000), Some(80_000)]), "ababa", "as far as each other");
+        assert_eq!(turns("", [Some(20_000), Some(150), None]), "bcbcb", "it may be nearer");
         ranges.learn(&info(6, "x", "y", "", 1));
-        assert!(ranges.find(b"x").unwrap().replica("", 3).is_none());
+        assert!(ranges.find(b"x").unwrap().replica("", 3, |_| None).is_none());
     }
 
     #[test]

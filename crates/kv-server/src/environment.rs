@@ -7,7 +7,7 @@
 use crate::faults::Bug;
 use replication::Millis;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Time and chance as a simulation gives them.
 pub trait Surroundings: Send + Sync {
@@ -96,6 +96,17 @@ impl Environment {
     /// Two random numbers.
     pub fn random_pair(&self) -> (u64, u64) {
         uuid::Uuid::from_bytes(self.random()).as_u64_pair()
+    }
+
+    /// Says that other threads may come in between here. In a simulation, which has but one, others do at times.
+    #[inline]
+    pub async fn interleave(&self) {
+        if let Source::Given(surroundings) = &self.0 {
+            let [often, micros, ..] = surroundings.random();
+            if often < 24 {
+                tokio::time::sleep(Duration::from_micros(16 * u64::from(micros))).await;
+            }
+        }
     }
 
     /// Runs what takes the processor for long where nobody waits for it; in a simulation at once.

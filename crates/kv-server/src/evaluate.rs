@@ -336,9 +336,9 @@ impl<'a> Evaluation<'a> {
 
     fn page(&mut self, scan: &Scan) -> Eval<Response> {
         let mut budget = self.budget;
-        let response = scan_page(self.view(self.snapshot), scan, &mut budget)?;
+        let page = scan_page(self.view(self.snapshot), scan, &mut budget)?;
         self.budget = budget;
-        Ok(response)
+        Ok(page.response)
     }
 
     /// What the batch of a commit reads is checked by the commit itself.

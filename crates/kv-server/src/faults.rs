@@ -35,6 +35,8 @@ pub enum Bug {
     PushConcealed,
     /// A transaction whose locks were taken commits as if it had them.
     LostLocksIgnored,
+    /// Who is told that a lease is not here may still have locks here.
+    LetGoSkipped,
     /// A transaction that was handed over can be taken over again.
     ClaimTakenTwice,
     /// Under which hop number a transaction is known is not looked at.
@@ -49,7 +51,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 19] = [
+    pub const ALL: [Bug; 20] = [
         Bug::ClockNotMoved,
         Bug::UncertaintyIgnored,
         Bug::PreparedUnchecked,
@@ -64,6 +66,7 @@ impl Bug {
         Bug::UndoneSettled,
         Bug::PushConcealed,
         Bug::LostLocksIgnored,
+        Bug::LetGoSkipped,
         Bug::ClaimTakenTwice,
         Bug::HopIgnored,
         Bug::CommitWaitSkipped,

@@ -208,7 +208,8 @@ impl Node {
                 }
                 None => {
                     let kept = self.kept_promise(range).await?;
-                    let timestamp = if kept.waits { kept.timestamp.min(present) } else { kept.timestamp };
+                    // Where not everything acknowledged was waited out, it may lie above that.
+                    let timestamp = if kept.present { kept.timestamp.min(present) } else { kept.timestamp };
                     (kept, timestamp, None)
                 }
             }
@@ -275,7 +276,7 @@ impl Node {
         for request in &batch.requests {
             responses.push(match &request.kind {
                 Some(RequestKind::Get(get)) => get_value(view, get, &mut budget)?,
-                Some(RequestKind::Scan(scan)) => scan_page(view, scan, &mut budget)?,
+                Some(RequestKind::Scan(scan)) => scan_page(view, scan, &mut budget)?.response,
                 _ => {
                     let message = "only plain reads are for any replica";
                     return Err(KvError::new(KvErrorKind::InvalidRequest, message));

@@ -34,9 +34,10 @@
 //!
 //! # When promises count
 //!
-//! What was acknowledged before the range became one of these did not wait; neither did what was prepared by then.
-//! Therefore a promise may be used for the present only if the leaseholder's clock has passed where the clock of the
-//! range was when there was nothing of that kind any more, under this lease. After a lease has moved that takes up to
+//! What was acknowledged before the range became one of these did not wait; neither did what was prepared by then. It
+//! may lie further ahead than rule 2 looks, so until the leaseholder's clock has passed where the clock of the
+//! range was when there was nothing of that kind any more, under this lease, reads are those of other ranges, and a
+//! promise may not be used for the present. After a lease has moved that takes up to
 //! five seconds, for the clock begins at the ceiling of the last lease; until then commits wait as long, and followers ask as
 //! elsewhere. A range stops being one of these when all that was promised ahead lies in the past
 //! ([`crate::pipeline::Pipeline::end_ahead`]): only then do commits no longer wait.

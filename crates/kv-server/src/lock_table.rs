@@ -249,7 +249,7 @@ impl<W> LockTable<W> {
 
     /// Forgets a transaction's standing if it neither holds nor waits for anything.
     fn forget_standing(&mut self, txn: TxnKey) {
-        if !self.held.contains_key(&txn) && !self.waits_of.contains_key(&txn) {
+        if !self.knows(txn) {
             self.standings.remove(txn);
         }
     }
@@ -315,7 +315,10 @@ impl<W> LockTable<W> {
         let waits = self.waits_of.get(&txn).into_iter().flatten();
         let waits: Vec<WaiterId> = waits.copied().filter(within).collect();
         waits.into_iter().for_each(|waiter| self.cancel_into(waiter, &mut woken));
-        let Some(held) = self.held.get_mut(&txn) else { return woken };
+        let Some(held) = self.held.get_mut(&txn) else {
+            self.forget_standing(txn);
+            return woken;
+        };
         let (gone, kept): (Vec<_>, Vec<_>) =
             std::mem::take(held).into_iter().partition(|key| span.contains(key));
         if kept.is_empty() {
@@ -384,6 +387,11 @@ impl<W> LockTable<W> {
             self.forget_wait(waiter.txn, id);
             woken.push(Wakeup { txn: waiter.txn, waker: waiter.waker });
         }
+    }
+
+    /// Whether a transaction holds locks or waits for any.
+    pub fn knows(&self, txn: TxnKey) -> bool {
+        self.held.contains_key(&txn) || self.waits_of.contains_key(&txn)
     }
 
     /// How many keys a transaction holds.

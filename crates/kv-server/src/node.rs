@@ -260,6 +260,16 @@ impl Node {
         self.shards.iter().all(|shard| shard.lock().is_idle())
     }
 
+    /// Whether nobody could have to wait for a transaction: no shard holds a latch, lock or intent.
+    pub fn keeps_nobody_waiting(&self) -> bool {
+        self.shards.iter().all(|shard| shard.lock().keeps_nobody_waiting())
+    }
+
+    /// What it keeps of transactions, to be read by people; nothing if it [is idle](Self::is_idle).
+    pub fn leftovers(&self) -> Vec<String> {
+        self.shards.iter().flat_map(|shard| shard.lock().leftovers()).collect()
+    }
+
     /// Takes a batch in.
     pub fn handle(self: &Arc<Self>, caller: Caller, connection: ConnectionId, batch: BatchRequest) -> Answer {
         if let Err(error) = authorize(caller, &batch) {
@@ -288,11 +298,42 @@ impl Node {
             // What is to be forgotten is forgotten, whoever holds the lease.
             return self.abort(asker, batch);
         }
-        if self.pipeline.serves(asker.range, |span| bounds::within(&batch, asker.tenant, span)) {
+        let part = batch.header.txn.as_ref().and_then(|_| part_key(asker, &batch.header).ok());
+        let answer = if self.pipeline.serves(asker.range, |span| bounds::within(&batch, asker.tenant, span)) {
             // Also what any replica might answer: here it costs least.
             self.take(asker, batch, class)
         } else {
             Answer::Later(Box::pin(Arc::clone(self).arrive(asker, batch, class)))
+        };
+        match part {
+            Some(part) => self.letting_go(part, connection, answer),
+            None => answer,
+        }
+    }
+
+    /// Whoever is told that the lease is not here takes it that the locks of the transaction went with it, and goes on
+    /// under another name. So they go, also where the lease was but in the middle of a split. A part that has come to be
+    /// known and has nothing goes with whatever error: its coordinator may not come to know that this node was asked.
+    fn letting_go(self: &Arc<Self>, part: PartKey, connection: ConnectionId, answer: Answer) -> Answer {
+        let node = Arc::clone(self);
+        let told = move |result: BatchResult| {
+            let Err(error) = &result else { return result };
+            let mut shard = node.shard(part.txn.tenant);
+            if error.kind() != KvErrorKind::NotLeaseholder {
+                shard.let_go_of_nothing(part);
+            } else if !node.pipeline.environment().planted(Bug::LetGoSkipped)
+                && let Some(span) = node.pipeline.span(part.range)
+            {
+                shard.let_go(part, connection, &span);
+            }
+            drop(shard);
+            result
+        };
+        match answer {
+            Answer::Ready(result) => Answer::Ready(told(result)),
+            Answer::Later(later) => Answer::Later(Box::pin(async move { told(later.await) })),
+            Answer::Heavy(later) => Answer::Heavy(Box::pin(async move { told(later.await) })),
+            Answer::LargeRead(later) => Answer::LargeRead(Box::pin(async move { told(later.await) })),
         }
     }
 
@@ -506,7 +547,13 @@ impl Node {
     async fn execute(self: Arc<Self>, asker: Asker, batch: BatchRequest, kind: WriteKind) -> BatchResult {
         let batch = Arc::new(batch);
         let ahead = self.pipeline.is_ahead(asker.range);
+        let stranger = self.stranger_that_ends(asker, &batch, kind);
         let result = Arc::clone(&self).evaluate(asker, Arc::clone(&batch), kind).await;
+        if let (Some(part), Err(_)) = (stranger, &result)
+            && let Some(span) = self.pipeline.span(part.range)
+        {
+            self.shard(asker.tenant).let_go(part, asker.connection, &span);
+        }
         if !ahead && !self.pipeline.is_ahead(asker.range) {
             return result;
         }
@@ -522,6 +569,16 @@ impl Node {
             self.wait_for_what_was_read(asker, &batch.requests, upto).await?;
         }
         result
+    }
+
+    /// The part of a transaction that a batch ends and that is not known here. If that fails nothing must be kept of it:
+    /// its coordinator may not come to know that this node was asked.
+    fn stranger_that_ends(&self, asker: Asker, batch: &BatchRequest, kind: WriteKind) -> Option<PartKey> {
+        if !matches!(kind, WriteKind::Commit | WriteKind::Prepare) {
+            return None;
+        }
+        let part = part_key(asker, &batch.header).ok()?;
+        self.shard(asker.tenant).txn(part).is_none().then_some(part)
     }
 
     async fn evaluate(
@@ -557,6 +614,7 @@ impl Node {
             let (mut spans, generation) = self.latch_spans(asker, part, &batch, kind)?;
             spans.extend(latched.iter().map(|key| (Span::point(key.clone()), Access::Read)));
             let latches = self.latch(tenant, spans).await;
+            self.pipeline.environment().interleave().await;
             if kind == WriteKind::Prepare
                 && let Some(response) = self.prepared_before(asker, part, &batch)?
             {

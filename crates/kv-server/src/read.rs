@@ -5,6 +5,7 @@
 //! that this one has not come to yet.
 
 use crate::bounds;
+use crate::column_page::column_page;
 use crate::faults::Bug;
 use crate::node::{Asker, BatchResult, Node};
 use crate::shard::key_after;
@@ -62,6 +63,41 @@ impl From<Unread> for KvError {
                 KvError::new(KvErrorKind::InvalidRequest, "the read timestamp lies in the future")
             }
         }
+    }
+}
+
+/// Versions that may have been acknowledged before a transaction began although they are above its snapshot.
+struct Uncertainty {
+    /// What the clock of the range showed.
+    clock: Timestamp,
+    /// They are at or below this.
+    limit: Timestamp,
+}
+
+/// A page of a scan.
+pub struct Page {
+    /// What was found.
+    pub response: Response,
+    /// Whether there may be versions above the timestamp among the keys that were read. False is certain.
+    pub may_have_newer: bool,
+}
+
+impl Page {
+    /// Nothing: there was no room for it.
+    pub fn without_room(scan: &Scan) -> Self {
+        let resume = Some(Span::new(scan.start.clone(), scan.end.clone()));
+        Page { response: Response { resume, ..Response::default() }, may_have_newer: false }
+    }
+
+    /// The part of the scan's span that was read.
+    fn covered(&self, scan: &Scan) -> Span {
+        let mut covered = Span::new(scan.start.clone(), scan.end.clone());
+        match &self.response.resume {
+            Some(rest) if scan.reverse => covered.start = rest.end.clone(),
+            Some(rest) => covered.end = rest.start.clone(),
+            None => {}
+        }
+        covered
     }
 }
 
@@ -133,17 +169,33 @@ impl Node {
         let timestamp = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
         self.check_holds(asker, batch)?;
         let intents = self.intent_view(asker, own);
-        let clock = self.check_certain(asker, header, &batch.requests, timestamp, &intents)?;
+        let uncertain = self.uncertainty(asker, header)?;
         let view = View { reader: &*self.engine, timestamp, intents: &intents, overlay: None };
         let mut budget = Budget::new(header.target_bytes, max_scan_bytes);
         let mut responses = Vec::with_capacity(batch.requests.len());
+        let mut to_check = Vec::new();
         for request in &batch.requests {
             responses.push(match &request.kind {
-                Some(RequestKind::Get(get)) => get_value(view, get, &mut budget)?,
-                Some(RequestKind::Scan(scan)) => scan_page(view, scan, &mut budget)?,
+                Some(RequestKind::Get(get)) => {
+                    if uncertain.is_some() {
+                        to_check.push(Span::point(get.key.clone()));
+                    }
+                    get_value(view, get, &mut budget)?
+                }
+                Some(RequestKind::Scan(scan)) => {
+                    let page = scan_page(view, scan, &mut budget)?;
+                    if uncertain.is_some() && page.may_have_newer {
+                        to_check.push(page.covered(scan));
+                    }
+                    page.response
+                }
                 _ => return Err(KvError::new(KvErrorKind::Internal, "not a read").into()),
             });
         }
+        if let Some(uncertain) = &uncertain {
+            self.check_spans(uncertain, &to_check, timestamp, &intents)?;
+        }
+        let clock = uncertain.map(|uncertain| uncertain.clock);
         let cut = budget.is_spent() && (header.target_bytes == 0 || header.target_bytes > max_scan_bytes);
         let read_timestamp = Some(timestamp);
         let global_reads = self.pipeline.is_ahead(asker.range);
@@ -211,24 +263,41 @@ impl Node {
         timestamp: Timestamp,
         intents: &IntentView,
     ) -> Result<Option<Timestamp>, Unread> {
+        let Some(uncertain) = self.uncertainty(asker, header)? else { return Ok(None) };
+        let span = |request: &Request| match &request.kind {
+            Some(RequestKind::Get(get)) => Some(Span::point(get.key.clone())),
+            Some(RequestKind::Scan(scan)) => Some(Span::new(scan.start.clone(), scan.end.clone())),
+            _ => None,
+        };
+        let spans: Vec<Span> = requests.iter().filter_map(span).collect();
+        self.check_spans(&uncertain, &spans, timestamp, intents)?;
+        Ok(Some(uncertain.clock))
+    }
+
+    /// What is uncertain to a batch by its header; none if nothing is.
+    fn uncertainty(&self, asker: Asker, header: &Header) -> Result<Option<Uncertainty>, KvError> {
         let Some(limit) = header.uncertainty_limit else { return Ok(None) };
         let clock = self.pipeline.present_clock(asker.range)?;
+        Ok(Some(Uncertainty { clock, limit: limit.min(clock) }))
+    }
+
+    fn check_spans(
+        &self,
+        uncertain: &Uncertainty,
+        spans: &[Span],
+        timestamp: Timestamp,
+        intents: &IntentView,
+    ) -> Result<(), Unread> {
         if self.pipeline.environment().planted(Bug::UncertaintyIgnored) {
-            return Ok(Some(clock));
+            return Ok(());
         }
-        let limit = limit.min(clock);
         // What is in flight at or below it is not acknowledged yet.
-        for request in requests {
-            let span = match &request.kind {
-                Some(RequestKind::Get(get)) => Span::point(get.key.clone()),
-                Some(RequestKind::Scan(scan)) => Span::new(scan.start.clone(), scan.end.clone()),
-                _ => continue,
-            };
-            if mvcc::changed(&*self.engine, &span, timestamp, limit, intents)?.is_some() {
-                return Err(KvError::snapshot_behind(clock).into());
+        for span in spans {
+            if mvcc::changed(&*self.engine, span, timestamp, uncertain.limit, intents)?.is_some() {
+                return Err(KvError::snapshot_behind(uncertain.clock).into());
             }
         }
-        Ok(Some(clock))
+        Ok(())
     }
 
     /// Checks that nothing in `spans` was committed in `(from, to]`, by others than `own`.
@@ -291,10 +360,12 @@ pub fn get_value(view: View<'_>, get: &Get, budget: &mut Budget) -> Result<Respo
 ///
 /// # Errors
 /// Storage errors, and see [`Budget`].
-pub fn scan_page(view: View<'_>, scan: &Scan, budget: &mut Budget) -> Result<Response, Unread> {
+pub fn scan_page(view: View<'_>, scan: &Scan, budget: &mut Budget) -> Result<Page, Unread> {
+    if let Some(program) = &scan.program {
+        return column_page(view, scan, program, budget);
+    }
     if budget.is_spent() {
-        let resume = Some(Span::new(scan.start.clone(), scan.end.clone()));
-        return Ok(Response { resume, ..Response::default() });
+        return Ok(Page::without_room(scan));
     }
     let mut scanner = view.scan(&scan.start, &scan.end, scan.reverse);
     let mut buffer = BytesMut::new();
@@ -317,7 +388,8 @@ pub fn scan_page(view: View<'_>, scan: &Scan, budget: &mut Budget) -> Result<Res
         })
         .collect();
     let resume = rows.last().filter(|_| ended_early).and_then(|last| resume_after(scan, &last.key));
-    Ok(Response { rows, resume, ..Response::default() })
+    let may_have_newer = scanner.may_have_newer();
+    Ok(Page { response: Response { rows, resume, ..Response::default() }, may_have_newer })
 }
 
 /// What is left of a scan that returned `last`.

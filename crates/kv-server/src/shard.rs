@@ -264,6 +264,35 @@ impl Shard {
         intents.committed.len() + intents.prepared.len()
     }
 
+    /// Forgets the part of a transaction whose coordinator takes it that the node has nothing of it any more. What is
+    /// written stays, and so does what is on its way: of that the coordinator says what is to become.
+    pub fn let_go(&mut self, part: PartKey, connection: ConnectionId, span: &Span) {
+        let is_let_go = |entry: &TxnEntry| {
+            entry.connection == connection
+                && entry.status == TxnStatus::Pending
+                && entry.intents.is_empty()
+                && entry.record.is_none()
+        };
+        if self.txns.get(&part).is_some_and(is_let_go) {
+            self.forget_part(part);
+            wake(self.locks.release_within(part.txn, span));
+            self.note_losers();
+        }
+    }
+
+    /// Forgets the part of a transaction that has nothing: no locks, no intents, and nothing on its way.
+    pub fn let_go_of_nothing(&mut self, part: PartKey) {
+        let has_nothing = |entry: &TxnEntry| {
+            let TxnEntry { status, intents, record, hop, lost_locks, tracked, .. } = entry;
+            *status == TxnStatus::Pending
+                && (intents.is_empty() && record.is_none() && tracked.is_empty())
+                && (*hop == 0 && !lost_locks)
+        };
+        if self.txns.get(&part).is_some_and(has_nothing) && !self.locks.knows(part.txn) {
+            self.forget_part(part);
+        }
+    }
+
     fn parts_of(&self, range: RangeId) -> Vec<PartKey> {
         let mut parts: Vec<_> = self.txns.keys().filter(|part| part.range == range).copied().collect();
         // In an order that a simulation can repeat.
@@ -762,9 +791,33 @@ impl Shard {
         self.intents.contains_key(&range) || self.txns.keys().any(|part| part.range == range)
     }
 
+    /// What it keeps of transactions, to be read by people.
+    pub fn leftovers(&self) -> Vec<String> {
+        let mut left: Vec<String> = Vec::new();
+        for (part, TxnEntry { connection, status, intents, .. }) in &self.txns {
+            let (locks, written) = (self.locks.held_count(part.txn), !intents.is_empty());
+            left.push(format!(
+                "{part:?}: {status:?}, connection {connection}, {locks} locks, written: {written}"
+            ));
+        }
+        left.extend(self.intents.keys().map(|range| format!("intents in range {range}")));
+        left.extend((!self.latches.is_empty()).then(|| "latches".to_owned()));
+        left.extend(
+            (!self.locks.is_empty()).then(|| format!("{} keys locked or waited for", self.locks.len())),
+        );
+        // In an order that a simulation can repeat.
+        left.sort_unstable();
+        left
+    }
+
     /// Whether the shard keeps nothing but the memory of ended transactions.
     pub fn is_idle(&self) -> bool {
-        self.latches.is_empty() && self.locks.is_empty() && self.txns.is_empty() && self.intents.is_empty()
+        self.keeps_nobody_waiting() && self.txns.is_empty()
+    }
+
+    /// Whether it has no latches, locks or intents.
+    pub fn keeps_nobody_waiting(&self) -> bool {
+        self.latches.is_empty() && self.locks.is_empty() && self.intents.is_empty()
     }
 }
 
@@ -785,6 +838,32 @@ mod tests {
 
     fn txn(byte: u8) -> PartKey {
         PartKey { range: 1, txn: TxnKey { tenant: 2, id: [byte; 16] } }
+    }
+
+    #[test]
+    fn what_is_let_go_holds_nothing_and_may_come_again() {
+        let mut shard = Shard::default();
+        shard.open_connection(1);
+        let (part, span) = (txn(1), Span::new("a".into(), "m".into()));
+        let lock = |shard: &mut Shard, of: PartKey, key: &[u8]| {
+            shard.txn_mut(of, 1);
+            shard.acquire(of.txn, Priority::Normal, key, LockStrength::Exclusive, 0, false).0
+        };
+        assert_eq!(lock(&mut shard, part, b"b"), Acquire::Granted);
+        shard.let_go_of_nothing(part);
+        shard.let_go(part, 2, &span);
+        assert!(shard.txn(part).is_some(), "it has a lock, and is of another connection");
+        assert_eq!(lock(&mut shard, txn(2), b"b"), Acquire::Conflict);
+        shard.let_go(part, 1, &span);
+        assert!(shard.txn(part).is_none());
+        assert_eq!(lock(&mut shard, txn(2), b"b"), Acquire::Granted);
+        assert!(shard.check(part, 1, 0, false).is_ok(), "it has not ended");
+        shard.txn_mut(txn(3), 1);
+        shard.let_go_of_nothing(txn(3));
+        assert!(shard.txn(txn(3)).is_none());
+        shard.txn_mut(txn(2), 1).status = TxnStatus::Committing;
+        shard.let_go(txn(2), 1, &span);
+        assert!(shard.txn(txn(2)).is_some(), "what becomes of it is on its way");
     }
 
     #[test]

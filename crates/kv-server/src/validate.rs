@@ -53,6 +53,11 @@ pub fn validate(batch: &BatchRequest, limits: &Limits) -> Result<(), KvError> {
 fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
     match kind {
         RequestKind::Get(request) => key(&request.key).and_then(|()| lock(request.lock)),
+        RequestKind::Scan(request)
+            if request.program.is_some() && request.lock != LockStrength::None as i32 =>
+        {
+            Err(invalid("a scan with a program takes no locks"))
+        }
         RequestKind::Scan(request) => range(&request.start, &request.end).and_then(|()| lock(request.lock)),
         RequestKind::Put(request) => key(&request.key).and_then(|()| value(&request.value)),
         RequestKind::ConditionalPut(request) => key(&request.key).and_then(|()| value(&request.value)),
@@ -235,7 +240,7 @@ mod tests {
 
     fn scan(start: &'static [u8], end: &'static [u8]) -> RequestKind {
         let (start, end) = (Bytes::from_static(start), Bytes::from_static(end));
-        RequestKind::Scan(Scan { start, end, reverse: false, limit: 0, lock: 0 })
+        RequestKind::Scan(Scan { start, end, ..Scan::default() })
     }
 
     #[test]

@@ -11,9 +11,8 @@
 //!
 //! # Values
 //!
-//! [`encode_value`] writes a tag and a payload: what it takes to step over a value is in the tag, so
-//! that a reader decodes only the columns it wants. Integers take as many bytes as they need. How a row is
-//! made of values is the table's business (crate `sql`).
+//! [`encode_value`] writes a tag and a payload, as [`kv_api::row`] describes them: KV nodes read them, too. Integers take
+//! as many bytes as they need. How a row is made of values is the table's business (crate `sql`).
 
 use crate::datetime::interval_compare_key;
 use crate::datum::{ArrayValue, Datum, EnumValue, Interval, RecordField, RecordValue};
@@ -23,6 +22,7 @@ use crate::numeric::Numeric;
 use crate::types::Type;
 use bytes::{BufMut, Bytes, BytesMut};
 use kv_api::encoding as primitive;
+use kv_api::row::{integer, tag, take_byte, take_length, take_payload, wide_integer};
 use std::sync::Arc;
 
 const KEY_NULL: u8 = 0xff;
@@ -199,12 +199,6 @@ fn decode_key_ascending(ty: Type, input: &mut &[u8]) -> Option<Datum> {
     })
 }
 
-fn take_byte(input: &mut &[u8]) -> Option<u8> {
-    let (&byte, rest) = input.split_first()?;
-    *input = rest;
-    Some(byte)
-}
-
 fn present(input: &mut &[u8]) -> Option<()> {
     (take_byte(input)? == KEY_PRESENT).then_some(())
 }
@@ -236,24 +230,6 @@ pub fn skip_key(ty: Type, descending: bool, input: &mut &[u8]) -> SqlResult<()> 
     decode_key(ty, descending, input).map(drop)
 }
 
-/// What a value's payload is: the low four bits of its tag.
-mod tag {
-    pub const NULL: u8 = 0;
-    pub const FALSE: u8 = 1;
-    pub const TRUE: u8 = 2;
-    /// A signed integer; the high four bits are its length in bytes.
-    pub const INTEGER: u8 = 3;
-    pub const FLOAT4: u8 = 4;
-    pub const FLOAT8: u8 = 5;
-    /// Scale and a signed integer of up to 16 bytes; the high four bits are the integer's length less one.
-    pub const NUMERIC: u8 = 6;
-    /// Bytes; the high four bits are the length, or 15 if a length of its own follows.
-    pub const BYTES: u8 = 7;
-    pub const UUID: u8 = 8;
-    /// Anything else, in its own form after a length.
-    pub const OTHER: u8 = 9;
-}
-
 fn put_length(length: usize, out: &mut BytesMut) {
     let mut rest = length as u64;
     while rest >= 0x80 {
@@ -261,18 +237,6 @@ fn put_length(length: usize, out: &mut BytesMut) {
         rest >>= 7;
     }
     out.put_u8(rest as u8);
-}
-
-fn take_length(input: &mut &[u8]) -> Option<usize> {
-    let mut value = 0u64;
-    for shift in (0..63).step_by(7) {
-        let byte = take_byte(input)?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return usize::try_from(value).ok();
-        }
-    }
-    None
 }
 
 fn put_integer(value: i64, out: &mut BytesMut) {
@@ -386,29 +350,6 @@ pub fn encode_value(value: &Datum, out: &mut BytesMut) -> SqlResult<()> {
     Ok(())
 }
 
-/// A value's tag and payload, taken off the front of `input`.
-fn take_payload<'a>(input: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
-    let tag = take_byte(input)?;
-    let high = usize::from(tag >> 4);
-    let length = match tag & 0x0f {
-        tag::NULL | tag::FALSE | tag::TRUE => 0,
-        tag::INTEGER if high <= 8 => high,
-        tag::FLOAT4 => 4,
-        tag::FLOAT8 => 8,
-        tag::NUMERIC => high + 3,
-        tag::BYTES if high < 15 => high,
-        tag::BYTES | tag::OTHER => take_length(input)?,
-        tag::UUID => 16,
-        _ => return None,
-    };
-    if input.len() < length {
-        return None;
-    }
-    let (payload, rest) = input.split_at(length);
-    *input = rest;
-    Some((tag & 0x0f, payload))
-}
-
 /// Steps over a tagged value.
 pub fn skip_value(input: &mut &[u8]) -> SqlResult<()> {
     take_payload(input).map(drop).ok_or_else(|| corrupt("value"))
@@ -420,13 +361,6 @@ pub fn decode_value(ty: Type, input: &mut &[u8]) -> SqlResult<Datum> {
     decode_payload(ty, tag, payload, 0).ok_or_else(|| corrupt("value"))
 }
 
-fn sign_extended(payload: &[u8]) -> i128 {
-    let fill = if payload.first().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
-    let mut bytes = [fill; 16];
-    bytes[16 - payload.len()..].copy_from_slice(payload);
-    i128::from_be_bytes(bytes)
-}
-
 fn decode_payload(ty: Type, tag: u8, payload: &[u8], depth: usize) -> Option<Datum> {
     if depth > 32 {
         return None;
@@ -436,7 +370,7 @@ fn decode_payload(ty: Type, tag: u8, payload: &[u8], depth: usize) -> Option<Dat
         tag::FALSE => Datum::Bool(false),
         tag::TRUE => Datum::Bool(true),
         tag::INTEGER => {
-            let value = sign_extended(payload) as i64;
+            let value = integer(payload);
             match ty {
                 Type::INT4 => Datum::Int4(value.try_into().ok()?),
                 Type::INT8 => Datum::Int8(value),
@@ -457,7 +391,7 @@ fn decode_payload(ty: Type, tag: u8, payload: &[u8], depth: usize) -> Option<Dat
             if i64::from(scale) > crate::numeric::MAX_SCALE {
                 return None;
             }
-            Datum::Numeric(Numeric::new(sign_extended(coefficient), scale))
+            Datum::Numeric(Numeric::new(wide_integer(coefficient), scale))
         }
         tag::BYTES => match ty {
             Type::BYTEA => Datum::Bytea(Bytes::copy_from_slice(payload)),

@@ -10,6 +10,7 @@ use crate::session::activity::Registry;
 use crate::session::locks::LockManager;
 use crate::session::notify::NotifyHub;
 use crate::session::plan_cache::PlanCache;
+use crate::statistics::auto;
 use crate::table::CodecCache;
 use kv_client::{KvClient, LockStrength, Timestamp, TxnOptions};
 use parking_lot::{Mutex, RwLock};
@@ -17,6 +18,7 @@ use sql_types::{Oid, SqlError, SqlResult, SqlState};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// OIDs taken from the counter at a time; what is left of them is lost when the node ends.
 const OID_BATCH: i64 = 16;
@@ -80,8 +82,11 @@ pub struct Engine {
     pub(crate) sessions: Registry,
     /// The last values of sequences that this node knows of, by storage number.
     pub(crate) sequence_values: Mutex<std::collections::HashMap<u64, i64>>,
+    /// Tables of which much has changed.
+    pub(crate) auto_analyze: Mutex<auto::Queue>,
     /// When the engine was opened, in microseconds since 2000-01-01 UTC.
     pub(crate) started: i64,
+    opened: Instant,
     next_session: AtomicU64,
     analytic_parts: AtomicU64,
 }
@@ -105,7 +110,9 @@ impl Engine {
             notify: NotifyHub::default(),
             sessions: Registry::default(),
             sequence_values: Mutex::default(),
+            auto_analyze: Mutex::default(),
             started: crate::session::view::now_micros(),
+            opened: Instant::now(),
             next_session: AtomicU64::new(1),
             analytic_parts: AtomicU64::new(0),
         }))
@@ -234,6 +241,11 @@ impl Engine {
     /// Forgets the catalog, so that it is read again.
     pub(crate) fn forget_catalog(&self) {
         *self.catalog.write() = None;
+    }
+
+    /// How long it has been open.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.opened.elapsed()
     }
 
     /// Parts of statements that the analytical engine has run since the engine was opened; what it gave up is not

@@ -13,5 +13,6 @@ pub mod optimize;
 pub mod parse;
 pub mod plan;
 pub mod session;
+pub mod statistics;
 pub mod system;
 pub mod table;

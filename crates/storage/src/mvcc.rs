@@ -101,7 +101,7 @@ impl<'a> View<'a> {
             ordered.peekable()
         });
         let data = open(Space::Data);
-        Scanner { view: *self, start, end, reverse, data, locks, overlay, history: None }
+        Scanner { view: *self, start, end, reverse, data, locks, overlay, history: None, newer: false }
     }
 }
 
@@ -187,9 +187,16 @@ pub struct Scanner<'a> {
     locks: Option<Box<dyn Cursor + 'a>>,
     overlay: Option<Peekable<OverlayIter<'a>>>,
     history: Option<Box<dyn Cursor + 'a>>,
+    newer: bool,
 }
 
 impl Scanner<'_> {
+    /// Whether there may be a version above the reader's timestamp among the keys that were passed, those that have been
+    /// deleted included. False is certain.
+    pub fn may_have_newer(&self) -> bool {
+        self.newer
+    }
+
     /// Appends the next row's key and value to `out` and says where; `None` at the end of the span.
     ///
     /// # Errors
@@ -225,6 +232,7 @@ impl Scanner<'_> {
             return self.data.status().map(|()| Step::End);
         };
         let newest = decode_data_value(value)?;
+        self.newer |= newest.timestamp > self.view.timestamp;
         let mut step = Step::Nothing;
         if newest.timestamp <= self.view.timestamp {
             if let Some(value) = newest.value {
@@ -247,6 +255,7 @@ impl Scanner<'_> {
 
     /// One key of whichever of data, locks and overlay comes first.
     fn step_merge(&mut self, out: &mut BytesMut) -> StorageResult<Step> {
+        self.newer = true;
         let start = out.len();
         let mut pick: Option<&[u8]> = None;
         let data = self.data.item();

@@ -6,6 +6,9 @@ use crate::bank::{Bank, BankArgs};
 use crate::kv::{Kv, KvArgs};
 use crate::orders::{Orders, OrdersArgs};
 use crate::report::Output;
+use crate::scale::Scale;
+use crate::tpcc::{Tpcc, TpccArgs};
+use crate::tpch::{Tpch, TpchArgs};
 use crate::ycsb::{Ycsb, YcsbArgs};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -44,12 +47,12 @@ pub struct Run {
     /// What all commands take.
     #[command(flatten)]
     pub common: Common,
-    /// How long, e.g. 500ms, 30s, 5m, 1h
-    #[arg(long, global = true, default_value = "30s", value_parser = parse_duration)]
-    pub duration: Duration,
-    /// How many connections, each with one operation under way
-    #[arg(long, visible_alias = "clients", global = true, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub connections: u32,
+    /// How long, e.g. 500ms, 30s, 5m, 1h; 30s if not given, but `tpch` goes on until it is through
+    #[arg(long, global = true, value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// How many connections, each with one operation under way; 8 if not given, 1 for `tpch`
+    #[arg(long, visible_alias = "clients", global = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub connections: Option<u32>,
     /// No progress line each second
     #[arg(long, global = true)]
     pub quiet: bool,
@@ -86,8 +89,8 @@ pub struct Common {
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     pub url: Option<String>,
     /// Size of the data, in units of the workload
-    #[arg(long, global = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub scale: u32,
+    #[arg(long, global = true, default_value = "1")]
+    pub scale: Scale,
     /// Start of all random choices; a different one each time if not given
     #[arg(long, global = true)]
     pub seed: Option<u64>,
@@ -124,6 +127,10 @@ pub enum Workloads {
     Orders(OrdersArgs),
     /// The core workloads A to F of YCSB; 10,000 rows per unit of scale
     Ycsb(YcsbArgs),
+    /// The five transactions of TPC-C; warehouses are the unit of scale
+    Tpcc(TpccArgs),
+    /// The 22 queries of TPC-H; its scale factor is the scale
+    Tpch(TpchArgs),
 }
 
 impl Workloads {
@@ -135,6 +142,8 @@ impl Workloads {
             Self::Append(arguments) => Box::new(Append::new(arguments, common)),
             Self::Orders(arguments) => Box::new(Orders::new(arguments, common)),
             Self::Ycsb(arguments) => Box::new(Ycsb::new(arguments, common)),
+            Self::Tpcc(arguments) => Box::new(Tpcc::new(arguments, common)),
+            Self::Tpch(arguments) => Box::new(Tpch::new(arguments, common)),
         }
     }
 }
@@ -178,7 +187,8 @@ mod tests {
             "run --connections 4 --duration 2m --scale 3 --output json kv --read-percent 95",
         ] {
             let Command::Run(run) = parse(line).unwrap() else { panic!() };
-            assert_eq!((run.connections, run.duration.as_secs(), run.common.scale), (4, 120, 3));
+            let duration = run.duration.unwrap().as_secs();
+            assert_eq!((run.connections, duration, run.common.scale.factor()), (Some(4), 120, 3.0));
             assert_eq!(run.common.output, Output::Json);
             assert!(matches!(run.workload, Workloads::Kv(KvArgs { read_percent: 95, .. })));
         }
@@ -188,7 +198,7 @@ mod tests {
     fn connections_are_clients_and_histories_are_files() {
         let line = "run append --clients 3 --keys 5 --isolation read-committed --history h.jsonl";
         let Command::Run(run) = parse(line).unwrap() else { panic!() };
-        assert_eq!(run.connections, 3);
+        assert_eq!(run.connections, Some(3));
         let Workloads::Append(append) = run.workload else { panic!() };
         assert_eq!((append.keys, append.history), (5, Some(PathBuf::from("h.jsonl"))));
         let Command::CheckHistory(check) = parse("check-history h.jsonl --strict").unwrap() else { panic!() };
@@ -203,6 +213,9 @@ mod tests {
             };
             assert!(matches!(run.workload, Workloads::Ycsb(ycsb) if ycsb.workload == mix));
         }
+        let Command::Run(run) = parse("run tpch --queries 1,22 --scale 0.01").unwrap() else { panic!() };
+        assert_eq!(run.common.scale.factor(), 0.01);
+        assert!(matches!(run.workload, Workloads::Tpch(tpch) if tpch.queries == [1, 22]));
         for name in ["orders", "bank"] {
             let line = format!("run {name} --isolation read-committed");
             let Command::Run(run) = parse(&line).unwrap() else { panic!() };
@@ -226,6 +239,9 @@ mod tests {
             "run append --keys 0",
             "run ycsb --workload g",
             "run bank --isolation mixed",
+            "run kv --scale 0",
+            "run tpcc --warehouses 0",
+            "run tpch --queries 23",
             "check-history",
         ] {
             assert!(parse(line).is_err(), "{line}");

@@ -83,7 +83,7 @@ impl Bank {
     /// The workload with its arguments.
     pub fn new(arguments: &BankArgs, common: &Common) -> Self {
         Self {
-            accounts: i64::from(common.scale) * i64::from(ACCOUNTS_PER_SCALE),
+            accounts: i64::from(common.scale.rows(ACCOUNTS_PER_SCALE)),
             locking: arguments.locking,
             isolation: arguments.isolation,
             seed: common.seed.unwrap_or_else(rand::random),

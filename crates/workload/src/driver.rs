@@ -145,6 +145,13 @@ struct Lane {
 impl Lane {
     async fn run(mut self, shared: Arc<Shared>, slot: Slot, end: Instant) -> anyhow::Result<()> {
         while Instant::now() < end && !self.worker.is_done() {
+            let pause = self.worker.pause();
+            if !pause.is_zero() {
+                tokio::time::sleep(pause.min(end.saturating_duration_since(Instant::now()))).await;
+                if Instant::now() >= end {
+                    break;
+                }
+            }
             let start = Instant::now();
             let Some(kind) = self.operation(&shared, end).await? else { break };
             slot.lock().unwrap_or_else(PoisonError::into_inner).record(kind, start.elapsed());

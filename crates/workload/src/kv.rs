@@ -5,13 +5,13 @@
 
 use crate::args::Common;
 use crate::errors::Failure;
+use crate::load::copy_rows;
 use crate::report::CheckReport;
 use crate::{Worker, Workload};
 use anyhow::Context;
 use async_trait::async_trait;
-use bytes::Bytes;
 use clap::Args;
-use futures::{SinkExt, TryStreamExt};
+use futures::TryStreamExt;
 use indicatif::ProgressBar;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -19,8 +19,6 @@ use tokio_postgres::{Client, Error, Statement};
 
 /// Rows per unit of scale.
 const ROWS_PER_SCALE: u32 = 10_000;
-/// Rows of one COPY.
-const ROWS_PER_COPY: i64 = 5_000;
 /// Key and seed, at the front of every value.
 const HEADER: usize = 16;
 
@@ -48,35 +46,11 @@ impl Kv {
     /// The workload with its arguments.
     pub fn new(arguments: &KvArgs, common: &Common) -> Self {
         Self {
-            rows: i64::from(common.scale) * i64::from(ROWS_PER_SCALE),
+            rows: i64::from(common.scale.rows(ROWS_PER_SCALE)),
             read_percent: arguments.read_percent,
             value_size: arguments.value_size as usize,
             seed: common.seed.unwrap_or_else(rand::random),
         }
-    }
-
-    async fn copy(
-        &self,
-        client: &Client,
-        keys: std::ops::Range<i64>,
-        random: &mut StdRng,
-    ) -> Result<(), Error> {
-        let sink = client.copy_in("COPY kv (k, v) FROM STDIN").await?;
-        let mut sink = std::pin::pin!(sink);
-        let mut text = String::new();
-        for key in keys {
-            text += &format!("{key}\t\\\\x");
-            value(key, random.random(), self.value_size)
-                .iter()
-                .for_each(|byte| text += &format!("{byte:02x}"));
-            text.push('\n');
-            if text.len() >= 64 << 10 {
-                sink.send(Bytes::from(std::mem::take(&mut text))).await?;
-            }
-        }
-        sink.send(Bytes::from(text)).await?;
-        sink.finish().await?;
-        Ok(())
     }
 }
 
@@ -91,13 +65,8 @@ impl Workload for Kv {
         client.batch_execute("CREATE TABLE kv (k bigint PRIMARY KEY, v bytea NOT NULL)").await?;
         progress.set_length(self.rows.unsigned_abs());
         let mut random = StdRng::seed_from_u64(self.seed);
-        let mut start = 0;
-        while start < self.rows {
-            let end = (start + ROWS_PER_COPY).min(self.rows);
-            self.copy(client, start..end, &mut random).await.context("loading rows")?;
-            progress.set_position(end.unsigned_abs());
-            start = end;
-        }
+        let rows = (0..self.rows).map(|key| copy_line(key, &value(key, random.random(), self.value_size)));
+        copy_rows(client, "COPY kv (k, v) FROM STDIN", rows, progress).await.context("loading rows")?;
         Ok(())
     }
 
@@ -129,16 +98,20 @@ impl Workload for Kv {
             bytes += stored.len();
         }
         if expected != self.rows {
-            report.problem(format_args!(
-                "{expected} keys instead of {} (--scale {})",
-                self.rows,
-                self.rows / 10_000
-            ));
+            let wanted = self.rows;
+            report.problem(format_args!("{expected} keys instead of {wanted}; was --scale another?"));
         }
         report.fact("rows", expected);
         report.fact("value_bytes", bytes);
         Ok(report)
     }
+}
+
+/// A row as COPY takes it.
+fn copy_line(key: i64, value: &[u8]) -> String {
+    let mut line = format!("{key}\t\\\\x");
+    value.iter().for_each(|byte| line += &format!("{byte:02x}"));
+    line
 }
 
 /// The value of a key and a seed.

@@ -12,6 +12,8 @@
 //! * [`orders`]: new orders and payments after TPC-C, which contend for a few rows. `check`: the books agree.
 //! * [`ycsb`]: reads, updates, inserts and scans of popular rows, the workloads A to F of YCSB. `check`: every field is
 //!   one that was written.
+//! * [`tpcc`]: the tables, transactions and consistency conditions of TPC-C.
+//! * [`tpch`]: the tables and queries of TPC-H. `check` compares the answers with those of another server.
 //!
 //! They speak only PostgreSQL's protocol, so they run against PostgreSQL itself just as well, which is how
 //! ratios are measured.
@@ -29,7 +31,7 @@
 //!
 //! # Missing
 //!
-//! A fixed arrival rate (open load); `tpcc` and `tpch`.
+//! A fixed arrival rate (open load).
 
 pub mod append;
 pub mod args;
@@ -39,8 +41,12 @@ pub mod driver;
 mod errors;
 pub mod isolation;
 pub mod kv;
+mod load;
 pub mod orders;
 pub mod report;
+pub mod scale;
+pub mod tpcc;
+pub mod tpch;
 pub mod ycsb;
 
 pub use args::Command;
@@ -48,8 +54,9 @@ pub use errors::{Failure, Kind};
 
 use anyhow::Context;
 use async_trait::async_trait;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use report::{CheckReport, RunReport};
+use std::time::Duration;
 use tokio_postgres::Client;
 
 /// A workload.
@@ -60,6 +67,11 @@ pub trait Workload: Send + Sync {
 
     /// Makes and fills its tables, replacing those of an earlier time.
     async fn init(&self, client: &mut Client, progress: &ProgressBar) -> anyhow::Result<()>;
+
+    /// How it runs where the caller does not say.
+    fn defaults(&self) -> Defaults {
+        Defaults { connections: 8, duration: Duration::from_secs(30) }
+    }
 
     /// What one connection does. Called once per connection.
     fn worker(&self, number: u32) -> anyhow::Result<Box<dyn Worker>>;
@@ -88,6 +100,15 @@ pub trait Workload: Send + Sync {
     async fn check(&self, client: &mut Client) -> anyhow::Result<CheckReport>;
 }
 
+/// How a workload runs where the caller does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defaults {
+    /// How many connections.
+    pub connections: u32,
+    /// How long.
+    pub duration: Duration,
+}
+
 /// What one connection does.
 #[async_trait]
 pub trait Worker: Send {
@@ -96,6 +117,11 @@ pub trait Worker: Send {
 
     /// Does one operation and says of which kind it was.
     async fn step(&mut self, client: &mut Client) -> Result<&'static str, Failure>;
+
+    /// How long it waits before its next operation; not part of the operation's latency.
+    fn pause(&mut self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether it has done all it wants to, before the time is over.
     fn is_done(&self) -> bool {
@@ -120,19 +146,26 @@ async fn init(arguments: &args::Init) -> anyhow::Result<()> {
     let workload = arguments.workload.build(&arguments.common);
     let target = connect::Target::parse(arguments.common.url()?)?;
     let (mut client, _connection) = target.connect().await.context("cannot connect")?;
-    let progress = ProgressBar::new(0);
+    let progress = ProgressBar::new(0).with_style(load_style()?);
     workload.init(&mut client, &progress).await?;
     progress.finish_and_clear();
     arguments.common.output.done(workload.name(), "initialized");
     Ok(())
 }
 
+/// The line that shows how far a load is.
+fn load_style() -> anyhow::Result<ProgressStyle> {
+    let line = "{msg:12} {wide_bar} {human_pos} of {human_len} rows, {per_sec}, {eta} left";
+    Ok(ProgressStyle::with_template(line)?)
+}
+
 async fn run(arguments: &args::Run) -> anyhow::Result<()> {
     let workload = arguments.workload.build(&arguments.common);
     let target = connect::Target::parse(arguments.common.url()?)?;
+    let defaults = workload.defaults();
     let plan = driver::Plan {
-        connections: arguments.connections,
-        duration: arguments.duration,
+        connections: arguments.connections.unwrap_or(defaults.connections),
+        duration: arguments.duration.unwrap_or(defaults.duration),
         progress: !arguments.quiet,
     };
     before_run(workload.as_ref(), &target).await?;

@@ -183,7 +183,7 @@ impl RunReport {
 impl Printable for RunReport {
     fn table(&self) -> String {
         let mut text = format!(
-            "{}: {} connections, {:.1} s\n\n{:<10} {:>12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
+            "{}: {} connections, {:.1} s\n\n{:<12} {:>10} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
             self.workload,
             self.connections,
             self.measured.elapsed.as_secs_f64(),
@@ -198,7 +198,7 @@ impl Printable for RunReport {
         );
         for (kind, histogram) in self.rows() {
             text += &format!(
-                "{kind:<10} {:>12} {:>12.1} {:>10.3} {:>10.3} {:>10.3} {:>10.3} {:>10.3}\n",
+                "{kind:<12} {:>10} {:>12.1} {:>10.3} {:>10.3} {:>10.3} {:>10.3} {:>10.3}\n",
                 histogram.len(),
                 self.per_second(histogram.len()),
                 histogram.mean() / 1e6,

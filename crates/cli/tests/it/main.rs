@@ -17,3 +17,4 @@ mod ranges;
 mod raw;
 mod refusals;
 mod tenants;
+mod tpc;

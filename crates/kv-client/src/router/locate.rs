@@ -1,12 +1,15 @@
 //! Which range holds a key.
 
 use super::walks::Trip;
-use super::{Router, SendError, miss};
+use super::{Place, Router, SendError, miss};
 use crate::located::Located;
 use bytes::Bytes;
 use kv_api::batch::{BatchRequest, RequestKind};
 use kv_api::{KvError, KvResult, Span};
+use std::time::Duration;
 
+/// How long it is waited for the directory to hear of a split, from one look to the next, in milliseconds.
+const SPLIT_PAUSES: [u64; 8] = [10, 20, 50, 100, 200, 400, 800, 0];
 /// Bytes of `0xff` behind a key that stands for all keys below another.
 const BELOW: usize = 64;
 
@@ -78,16 +81,30 @@ impl Router {
         if below.starts_with(&self.prefix) { below } else { [&self.prefix[..], &last].concat().into() }
     }
 
-    /// Whether a range that a node does not have, or not for all keys of a batch, was split: asks the directory.
-    pub(super) async fn was_split(&self, batch: &BatchRequest, range_id: u64, key: &Bytes) -> bool {
+    /// Whether a range that a node does not have, or not for all keys of a batch, was split: asks the directory, which
+    /// hears of it a moment after the node. Where the node has no replica of it any more there is nothing to wait for.
+    pub(super) async fn was_split(&self, batch: &BatchRequest, place: &Place, key: &Bytes) -> bool {
         let keys = extent(batch, key);
-        let mut trip = self.trip(false);
-        trip.version = self.version(&keys.start);
-        trip.look_again();
-        // Without an answer, who asks finds out by asking the range again.
-        let _ = self.look_up_if_due(&mut trip, &keys.start).await;
-        let found = self.routing.lock().ranges.locate(&keys.start);
-        found.is_some_and(|found| found.range_id != range_id || !found.holds_all(&keys))
+        for pause in SPLIT_PAUSES {
+            let mut trip = self.trip(false);
+            trip.version = self.version(&keys.start);
+            trip.look_again();
+            // Without an answer, who asks finds out by asking the range again.
+            let _ = self.look_up_if_due(&mut trip, &keys.start).await;
+            {
+                let routing = self.routing.lock();
+                let Some(found) = routing.ranges.locate(&keys.start) else { return false };
+                if found.range_id != place.range_id || !found.holds_all(&keys) {
+                    return true;
+                }
+                let range = routing.ranges.find(&keys.start);
+                if !range.is_some_and(|range| range.has_replica_at(&place.connection.address)) {
+                    return false;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+        false
     }
 }
 

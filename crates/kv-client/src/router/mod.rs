@@ -267,9 +267,7 @@ impl Router {
         Err(match miss {
             Miss::Error(error) => SendError::Kv(error),
             Miss::Unavailable(error) => SendError::Kv(miss::unavailable(Some(error))),
-            Miss::RangeNotFound(_) if Box::pin(self.was_split(batch, place.range_id, key)).await => {
-                SendError::Split
-            }
+            Miss::RangeNotFound(_) if Box::pin(self.was_split(batch, place, key)).await => SendError::Split,
             Miss::NotLeaseholder(_) | Miss::RangeNotFound(_) => SendError::Moved,
             Miss::Unsent => SendError::OtherConnection,
             Miss::Lost => SendError::Lost,
@@ -295,7 +293,9 @@ impl Router {
         let routing = self.routing.lock();
         let range = routing.ranges.find(key)?;
         let address = match near {
-            Some(turn) => range.replica(&self.config.near, turn)?,
+            Some(turn) => {
+                range.replica(&self.config.near, turn, |address| routing.connections.round_trip(address))?
+            }
             None => range.leaseholder()?,
         };
         let connection = routing.connections.existing(address)?.clone();

@@ -226,7 +226,9 @@ impl Router {
                 return Some(Err(SendError::Split));
             }
             trip.version = Some(range.version);
-            (range.id, range.replica(&self.config.near, turn)?.clone(), range.untried)
+            let round_trip = |address: &str| routing.connections.round_trip(address);
+            let address = range.replica(&self.config.near, turn, round_trip)?.clone();
+            (range.id, address, range.untried)
         };
         batch.header.any_replica = true;
         let patience = trip.deadline.min(Instant::now() + NEAR_PATIENCE);

@@ -4,6 +4,7 @@
 //! among the ranges, `snapshot` moves the snapshot, `write` buffers and flushes, `end` and `commit` end, and
 //! `transfer` hands the transaction to another process.
 
+mod columns;
 mod commit;
 mod end;
 mod flush_all;
@@ -22,7 +23,8 @@ mod model;
 mod tests;
 
 pub use options::{
-    CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage, TxnOptions,
+    ColumnPage, CommitInfo, FOLLOWER_READ_AGE, Isolation, ReadOptions, Savepoint, ScanOptions, ScanPage,
+    TxnOptions,
 };
 pub use transfer::TransferKey;
 
@@ -31,6 +33,7 @@ use crate::faults::Bug;
 use crate::lead::{Answered, Asked};
 use crate::router::{Place, SendError, Sending, Sent};
 use bytes::Bytes;
+use end::Farewell;
 use kv_api::batch::{BatchRequest, RequestKind};
 use kv_api::{BatchResponse, KvError, KvErrorKind, KvResult, Timestamp};
 use parking_lot::Mutex;
@@ -192,7 +195,11 @@ impl Txn {
         let part = state.parts.get_mut(range_id).ok_or(SendError::Split)?;
         let elsewhere = |known: &Place| known.connection.number != sent.place.connection.number;
         if part.place.as_ref().is_some_and(elsewhere) {
-            // The first two batches went out together, and the lease moved in between.
+            // The first two batches went out together, and the lease moved in between. Only the first place is
+            // remembered, so the other one is told now that nothing comes of it.
+            let (key, meta) = (part.key.clone(), state.meta(state.parts.get(range_id)));
+            drop(state);
+            Farewell { meta, place: Some(sent.place), key }.send(&self.client);
             return Err(SendError::OtherConnection);
         }
         part.place = Some(sent.place);

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use kv_api::batch::WaitPolicy;
+use kv_api::columns::ColumnBatch;
 use kv_api::{LockStrength, Priority, Span, Timestamp};
 use std::time::Duration;
 
@@ -122,6 +123,15 @@ pub struct ScanOptions {
 pub struct ScanPage {
     /// Keys and values in the order asked.
     pub rows: Vec<(Bytes, Bytes)>,
+    /// Where to go on; `None` at the end of the span.
+    pub resume: Option<Span>,
+}
+
+/// A page of a scan that returns columns.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct ColumnPage {
+    /// What was found.
+    pub columns: ColumnBatch,
     /// Where to go on; `None` at the end of the span.
     pub resume: Option<Span>,
 }

@@ -257,14 +257,7 @@ impl Txn {
         rows: Vec<KeyValue>,
         resume: Option<Span>,
     ) -> ScanPage {
-        let mut covered = here.clone();
-        let mut left = span.clone();
-        match (&resume, options.reverse) {
-            (Some(rest), true) => (covered.start, left.end) = (rest.end.clone(), rest.end.clone()),
-            (Some(rest), false) => (covered.end, left.start) = (rest.start.clone(), rest.start.clone()),
-            (None, true) => left.end = here.start.clone(),
-            (None, false) => left.start = here.end.clone(),
-        }
+        let (covered, mut left) = parts_of(span, here, &resume, options.reverse);
         if covered.start < covered.end {
             self.note_read(state, range_id, &covered, options.read, rows.len());
         }
@@ -278,9 +271,14 @@ impl Txn {
             rows.truncate(limit);
             left = rows.last().map_or(left, |last| rest_after(span, &last.key, options.reverse));
         }
+        let rows = rows.into_iter().map(|row| (self.client.strip_key(row.key), row.value)).collect();
+        ScanPage { rows, resume: self.stripped(left) }
+    }
+
+    /// What is left of a span, without the tenant's prefix; none if it is empty.
+    pub(super) fn stripped(&self, left: Span) -> Option<Span> {
         let strip = |key: Bytes| self.client.strip_key(key);
-        let resume = (left.start < left.end).then(|| Span { start: strip(left.start), end: strip(left.end) });
-        ScanPage { rows: rows.into_iter().map(|row| (strip(row.key), row.value)).collect(), resume }
+        (left.start < left.end).then(|| Span { start: strip(left.start), end: strip(left.end) })
     }
 }
 
@@ -298,6 +296,19 @@ impl Drop for ReadInFlight<'_> {
     fn drop(&mut self) {
         self.0.state.lock().reads_in_flight -= 1;
     }
+}
+
+/// The part of a span that a page covers, and what is left of it. The page is of what lies in a range (`here`), up to
+/// where it is to go on.
+pub(super) fn parts_of(span: &Span, here: &Span, resume: &Option<Span>, reverse: bool) -> (Span, Span) {
+    let (mut covered, mut left) = (here.clone(), span.clone());
+    match (resume, reverse) {
+        (Some(rest), true) => (covered.start, left.end) = (rest.end.clone(), rest.end.clone()),
+        (Some(rest), false) => (covered.end, left.start) = (rest.start.clone(), rest.start.clone()),
+        (None, true) => left.end = here.start.clone(),
+        (None, false) => left.start = here.end.clone(),
+    }
+    (covered, left)
 }
 
 /// What is left of a span after a page that ended with `last`.
@@ -325,6 +336,7 @@ pub(super) fn scan_request(span: &Span, options: &ScanOptions) -> Request {
         reverse: options.reverse,
         limit: options.limit,
         lock: options.read.lock as i32,
+        program: None,
     })
     .into()
 }

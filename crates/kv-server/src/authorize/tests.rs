@@ -20,13 +20,18 @@ fn requests(start: &Bytes, end: &Bytes) -> Vec<(&'static str, RequestKind)> {
         ),
         ("delete", Delete { key: key.clone(), sequence: 1 }.into_kind()),
         ("increment", Increment { key, by: 1 }.into_kind()),
-        (
-            "scan",
-            Scan { start: start.clone(), end: end.clone(), reverse: false, limit: 0, lock: 0 }.into_kind(),
-        ),
+        ("scan", Scan { start: start.clone(), end: end.clone(), ..Scan::default() }.into_kind()),
         (
             "reverse locking scan",
-            Scan { start: start.clone(), end: end.clone(), reverse: true, limit: 1, lock: 1 }.into_kind(),
+            Scan {
+                start: start.clone(),
+                end: end.clone(),
+                reverse: true,
+                limit: 1,
+                lock: 1,
+                ..Scan::default()
+            }
+            .into_kind(),
         ),
         (
             "delete range",

@@ -16,9 +16,11 @@ use crate::node::Node;
 use crate::pipeline::{ROOT, Standing};
 use bytes::Bytes;
 use kv_api::{KvError, KvErrorKind, TenantId};
+use parking_lot::Mutex;
 use prost::Message;
 use replication::command::RangeChange;
 use replication::{NodeId, RangeId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use storage::Space;
 use tokio::sync::oneshot;
@@ -161,15 +163,22 @@ impl Cluster {
 
     /// Tells the directory of ranges that changed.
     pub(super) async fn report(&self, node: &Arc<Node>, leads_root: bool) -> Result<(), KvError> {
-        let ranges: Vec<RangeId> = {
-            let to_report = self.to_report.lock();
-            to_report.iter().take(MAX_REPORTED).copied().collect()
-        };
-        if ranges.is_empty() {
-            return Ok(());
+        let mut noted = Noted::take(&self.to_report);
+        if !noted.ranges.is_empty() && self.report_these(node, leads_root, &noted.ranges).await? {
+            noted.ranges.clear();
         }
+        Ok(())
+    }
+
+    /// Tells the directory of some ranges, as far as their leases are held here. Says whether it has heard.
+    async fn report_these(
+        &self,
+        node: &Arc<Node>,
+        leads_root: bool,
+        ranges: &[RangeId],
+    ) -> Result<bool, KvError> {
         let held = |range| matches!(node.pipeline.standing(range), Standing::Leaseholder(_));
-        let statuses = node.pipeline.statuses(ranges.clone()).await?;
+        let statuses = node.pipeline.statuses(ranges.to_vec()).await?;
         let records: Vec<RangeRecord> = statuses
             .into_iter()
             // Whoever holds the lease now reports; a half-finished change is reported when it is whole.
@@ -186,18 +195,12 @@ impl Cluster {
         let mut records = records;
         records.retain(|record| !self.is_known(node, record));
         records.extend(followers);
-        let told = records.is_empty()
+        Ok(records.is_empty()
             || if leads_root {
                 self.take_report(node, records).await.is_ok()
             } else {
                 self.send_report(node, records).await?
-            };
-        if told {
-            // One that changed again meanwhile is reported again, for its event comes after this.
-            let mut to_report = self.to_report.lock();
-            to_report.retain(|range| !ranges.contains(range));
-        }
-        Ok(())
+            })
     }
 
     /// The range that follows one that is reported, if it was split off another and there is a replica of it here.
@@ -266,6 +269,29 @@ impl Cluster {
             writes.push(gone_write(range_id, members));
         }
         if writes.is_empty() { Ok(()) } else { self.write(node, lease, writes, None).await }
+    }
+}
+
+/// Ranges of which the directory is to be told. They are taken out first, so that what is noted while that is under way
+/// stays for the next time, and come back when this is dropped.
+struct Noted<'a> {
+    all: &'a Mutex<BTreeSet<RangeId>>,
+    ranges: Vec<RangeId>,
+}
+
+impl<'a> Noted<'a> {
+    fn take(all: &'a Mutex<BTreeSet<RangeId>>) -> Self {
+        let mut noted = all.lock();
+        let rest = noted.iter().nth(MAX_REPORTED).copied();
+        let rest = rest.map(|first| noted.split_off(&first)).unwrap_or_default();
+        let ranges = std::mem::replace(&mut *noted, rest).into_iter().collect();
+        Noted { all, ranges }
+    }
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        self.all.lock().extend(self.ranges.drain(..));
     }
 }
 

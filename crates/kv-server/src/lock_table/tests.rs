@@ -2,7 +2,7 @@
 //!
 //! `lock T K s|x` asks for a shared or exclusive lock and would wait, `try T K s|x` would not,
 //! `intent T K` notes an intent, `cancel N` gives up the wait numbered N, `release T` ends a
-//! transaction. Each step yields one line; granted waiters are listed in order.
+//! transaction, `within T K` what it has at one key. Each step yields one line; granted waiters are listed in order.
 
 use super::*;
 
@@ -66,6 +66,10 @@ fn run(script: &str) -> Vec<String> {
             }
             "cancel" => woken(table.cancel(words[1].parse().expect("a number"))),
             "release" => woken(table.release(txn(words[1]))),
+            "within" => {
+                let key = Span::point(Bytes::copy_from_slice(words[2].as_bytes()));
+                woken(table.release_within(txn(words[1]), &key))
+            }
             "firm" => {
                 table.make_firm(txn(words[1]));
                 "ok".to_owned()
@@ -356,6 +360,17 @@ fn high_priority_takes_locks_from_low_priority() {
         "true",
     ];
     assert_eq!(trace, expected);
+}
+
+#[test]
+fn nothing_is_left_of_one_whose_only_lock_was_taken() {
+    let trace = run("lock l k x
+        try h k x
+        losers
+        within l k
+        release h
+        empty");
+    assert_eq!(trace, ["Granted", "Granted", "l", "nobody", "nobody", "true"]);
 }
 
 #[test]

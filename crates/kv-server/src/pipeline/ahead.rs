@@ -34,6 +34,13 @@ pub struct Promised {
     pub written: Timestamp,
 }
 
+impl Ahead {
+    /// Whether the wall clock has passed everything that was acknowledged without a wait.
+    fn has_passed(&self, physical_ns: u64) -> bool {
+        self.since.is_some_and(|since| since.wall_ns < physical_ns)
+    }
+}
+
 impl RangeState {
     /// Begins to be one that is read everywhere, or goes on, or ends.
     pub fn keep_ahead(&mut self, ahead: bool) {
@@ -55,7 +62,7 @@ impl Pipeline {
     }
 
     /// Where reads of the present are to be: as [`Pipeline::read_timestamp`], but in a range that is read everywhere
-    /// no further ahead than what was acknowledged anywhere can be.
+    /// no further ahead than what was acknowledged anywhere can be, once all that was has been waited out.
     ///
     /// # Errors
     /// As for [`Pipeline::lease`].
@@ -72,10 +79,11 @@ impl Pipeline {
     }
 
     fn no_later(&self, range: RangeId, timestamp: Timestamp) -> Timestamp {
-        if !self.is_ahead(range) {
+        let physical = self.shared.environment.physical_ns();
+        let ahead = self.shared.state.lock().ranges.get(&range).and_then(|found| found.ahead);
+        if !ahead.is_some_and(|ahead| ahead.has_passed(physical)) {
             return timestamp;
         }
-        let physical = self.shared.environment.physical_ns();
         timestamp.min(Timestamp::new(physical.saturating_add(MAX_CLOCK_OFFSET_NS), 0))
     }
 
@@ -96,7 +104,7 @@ impl Pipeline {
             if ahead.since.is_none() && found.in_flight.is_empty() {
                 ahead.since = Some(now);
             }
-            present = !ahead.ending && ahead.since.is_some_and(|since| since.wall_ns < physical);
+            present = !ahead.ending && ahead.has_passed(physical);
             if present {
                 let lead = Timestamp::new(physical.saturating_add(LEAD_NS), 0);
                 found.clock.observe(lead.min(before(held.ceiling)));

@@ -786,7 +786,7 @@ impl Driver {
                 self.awake.insert(range, acquired);
                 self.keep_ahead(range);
                 self.forget(range);
-                self.described(range);
+                self.changed.insert(range);
                 self.raise_ceiling(now, range);
                 self.recover(now, range)?;
             }
@@ -853,6 +853,11 @@ impl Driver {
 
     fn described(&mut self, range: RangeId) {
         self.changed.insert(range);
+        self.tell(range);
+    }
+
+    /// Whoever looks after the directory is told of a range whose lease is held here.
+    fn tell(&self, range: RangeId) {
         let holds = self.awake.get(&range).is_some_and(|awake| awake.acquired.is_some());
         if let (true, Some(hook)) = (holds, self.hook.lock().clone()) {
             hook.described(range);
@@ -921,6 +926,7 @@ impl Driver {
         if changed.is_empty() {
             return;
         }
+        let mut begun = Vec::new();
         let mut state = self.shared.state.lock();
         for range in changed {
             let Some(awake) = self.awake.get(&range) else { continue };
@@ -937,6 +943,9 @@ impl Driver {
                     if found.held.is_none_or(|held| held.ceiling != ceiling) {
                         found.landed.notify();
                     }
+                    if found.held.is_none() {
+                        begun.push(range);
+                    }
                     found.held = Some(Held { sequence, ceiling, until });
                     found.stand(Standing::Leaseholder(sequence));
                 }
@@ -946,6 +955,9 @@ impl Driver {
                 (LeaseView::Held { .. }, None) => {}
             }
         }
+        drop(state);
+        // Only who serves a range says what is known of it; so nothing is said before that.
+        begun.into_iter().for_each(|range| self.tell(range));
     }
 
     fn lease_lost(&mut self, range: RangeId, leader: Option<NodeId>) {

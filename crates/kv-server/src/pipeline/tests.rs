@@ -4,6 +4,7 @@ use super::*;
 use crate::command::{Effects, NewVersion};
 use crate::found::open_or_found;
 use bytes::Bytes;
+use kv_api::timestamp::MAX_CLOCK_OFFSET_NS;
 use replication::StoreConfig;
 use std::sync::mpsc;
 use storage::{MemoryEngine, Reader, Space};
@@ -171,24 +172,27 @@ impl crate::environment::Surroundings for ByHand {
     }
 }
 
+const NOW_NS: u64 = 1_700_000_000_000_000_000;
+
+/// A pipeline whose time is that of a machine with a clock set by hand, and what drives it.
+fn start_by_hand(engine: &Arc<MemoryEngine>, machine: &Arc<ByHand>) -> (Pipeline, Stepped) {
+    let shared: Arc<dyn Engine> = engine.clone();
+    let identity = open_or_found(&shared).expect("found");
+    let bounds = Bounds { max_queued_bytes: 1 << 20, max_clock_offset: Duration::from_millis(500) };
+    let environment = Environment::given(machine.clone());
+    let open = move |now| {
+        Ok(Store::open(shared, StoreConfig::new(identity.node_id, 1, 1), Sound, now).expect("open"))
+    };
+    Pipeline::start_stepped(engine.clone(), bounds, Arc::new(Nobody), environment, open).expect("start")
+}
+
 #[test]
 fn a_wall_clock_that_is_set_takes_nothing_back_and_pushes_nothing_ahead() {
     const HOUR_NS: u64 = 3_600_000_000_000;
-    const NOW_NS: u64 = 1_700_000_000_000_000_000;
     let engine = Arc::new(MemoryEngine::new());
     let machine = Arc::new(ByHand(NOW_NS.into()));
     let set = |wall_ns| machine.0.store(wall_ns, std::sync::atomic::Ordering::Relaxed);
-    let start = || {
-        let shared: Arc<dyn Engine> = engine.clone();
-        let identity = open_or_found(&shared).expect("found");
-        let bounds = Bounds { max_queued_bytes: 1 << 20, max_clock_offset: Duration::from_millis(500) };
-        let environment = Environment::given(machine.clone());
-        let open = move |now| {
-            Ok(Store::open(shared, StoreConfig::new(identity.node_id, 1, 1), Sound, now).expect("open"))
-        };
-        Pipeline::start_stepped(engine.clone(), bounds, Arc::new(Nobody), environment, open).expect("start")
-    };
-    let (pipeline, stepped) = start();
+    let (pipeline, stepped) = start_by_hand(&engine, &machine);
     let first = pipeline.clock(ROOT).expect("held");
     set(NOW_NS + HOUR_NS);
     let second = pipeline.clock(ROOT).expect("held");
@@ -196,6 +200,29 @@ fn a_wall_clock_that_is_set_takes_nothing_back_and_pushes_nothing_ahead() {
     drop((pipeline, stepped));
     engine.crash();
     set(NOW_NS - HOUR_NS);
-    let (pipeline, _stepped) = start();
+    let (pipeline, _stepped) = start_by_hand(&engine, &machine);
     assert!(pipeline.clock(ROOT).expect("held") > second, "time goes on across a restart");
+}
+
+#[test]
+fn what_was_acknowledged_before_a_range_was_read_everywhere_is_in_the_present() {
+    let engine = Arc::new(MemoryEngine::new());
+    let machine = Arc::new(ByHand(NOW_NS.into()));
+    drop(start_by_hand(&engine, &machine));
+    engine.crash();
+    // Its clock is where the last lease may have been, which is further ahead than clocks are apart.
+    let (pipeline, _stepped) = start_by_hand(&engine, &machine);
+    let acknowledged = pipeline.clock(ROOT).expect("held");
+    let apart = |wall_ns| Timestamp::new(wall_ns + MAX_CLOCK_OFFSET_NS, 0);
+    assert!(acknowledged > apart(NOW_NS));
+    pipeline.shared.state.lock().ranges.get_mut(&ROOT).expect("there").keep_ahead(true);
+    assert!(pipeline.present(ROOT).expect("held") >= acknowledged);
+    let promised = pipeline.promise_ahead(ROOT).expect("held");
+    assert!(!promised.present && promised.timestamp >= acknowledged);
+    assert!(pipeline.present(ROOT).expect("held") >= acknowledged, "the wall clock has not passed it");
+    let later = promised.timestamp.wall_ns + 1;
+    machine.0.store(later, std::sync::atomic::Ordering::Relaxed);
+    let present = pipeline.present(ROOT).expect("held");
+    assert!(present > acknowledged && present <= apart(later));
+    assert!(pipeline.promise_ahead(ROOT).expect("held").present);
 }

@@ -263,7 +263,14 @@ fn sample_frames() -> Vec<Vec<u8>> {
         get("a"),
         locking_get("a", LockStrength::Exclusive),
         scan("a", "z", 3),
-        RequestKind::Scan(Scan { start: start.clone(), end: end.clone(), reverse: true, limit: 1, lock: 1 }),
+        RequestKind::Scan(Scan {
+            start: start.clone(),
+            end: end.clone(),
+            reverse: true,
+            limit: 1,
+            lock: 1,
+            ..Scan::default()
+        }),
         put("a", "v", 1),
         insert("b", "v", 2),
         delete("a", 3),

@@ -80,7 +80,8 @@ async fn scans_page_in_both_directions() {
         let mut found = Vec::new();
         for page in 0.. {
             assert!(page < 10, "does not end");
-            let request = Scan { start: start.clone(), end: end.clone(), reverse, limit: 4, lock: 0 };
+            let request =
+                Scan { start: start.clone(), end: end.clone(), reverse, limit: 4, ..Scan::default() };
             let response = client.send(vec![RequestKind::Scan(request)]).await.expect("scan");
             found.extend(rows_of(&response.responses[0]).into_iter().map(|row| row.0));
             match &response.responses[0].resume {
@@ -298,7 +299,7 @@ async fn wait_policies_and_timeouts() {
     holder.lock("b", LockStrength::Exclusive).await.expect("free");
     let locking_scan = |limit| {
         let lock = LockStrength::Exclusive as i32;
-        RequestKind::Scan(Scan { start: key("a"), end: key("z"), reverse: false, limit, lock })
+        RequestKind::Scan(Scan { start: key("a"), end: key("z"), limit, lock, ..Scan::default() })
     };
     let mut nowait = client.begin();
     nowait.header.wait_policy = WaitPolicy::Error as i32;

@@ -201,7 +201,7 @@ pub fn locking_get(name: &str, strength: LockStrength) -> RequestKind {
 }
 
 pub fn scan(from: &str, to: &str, limit: u64) -> RequestKind {
-    RequestKind::Scan(Scan { start: key(from), end: key(to), reverse: false, limit, lock: 0 })
+    RequestKind::Scan(Scan { start: key(from), end: key(to), limit, ..Scan::default() })
 }
 
 pub fn put(name: &str, value: &str, sequence: u32) -> RequestKind {

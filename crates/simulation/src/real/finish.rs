@@ -45,20 +45,7 @@ pub async fn check(world: &Arc<World>) {
             return world.violate("transactions commit again", format!("{tenant:?}: {error}"));
         }
     }
-    let idle = async || {
-        for id in world.machines() {
-            let node = world.with_machine(id, |machine| Some(Arc::clone(&machine.process.as_ref()?.node)));
-            match node.flatten() {
-                Some(node) if node.is_idle() => {}
-                Some(_) => {
-                    return Err(format!("node {id} still has transactions, latches, locks or intents"));
-                }
-                None => return Err(format!("node {id} does not run")),
-            }
-        }
-        Ok(())
-    };
-    if !until(world, RECOVERY, "nothing is left behind", idle).await {
+    if !nothing_is_left(world, "nothing is left behind", false).await {
         return;
     }
     let desk = Desk::new(world, JUDGE, Caller::Control);
@@ -75,6 +62,23 @@ pub async fn check(world: &Arc<World>) {
     };
     until(world, RECOVERY, "replicas agree", agree).await;
     desk.crash();
+}
+
+/// Whether no node keeps anything of a transaction any more, or soon will not. While `connected`, nothing that others
+/// have to wait for; that is because clients have said how their transactions end.
+pub async fn nothing_is_left(world: &Arc<World>, check: &'static str, connected: bool) -> bool {
+    let idle = async || {
+        for id in world.machines() {
+            let node = world.with_machine(id, |machine| Some(Arc::clone(&machine.process.as_ref()?.node)));
+            match node.flatten() {
+                Some(node) if node.is_idle() || (connected && node.keeps_nobody_waiting()) => {}
+                Some(node) => return Err(format!("node {id} still has {}", node.leftovers().join("; "))),
+                None => return Err(format!("node {id} does not run")),
+            }
+        }
+        Ok(())
+    };
+    until(world, RECOVERY, check, idle).await
 }
 
 /// What the history says. With `wrong_clocks` reads may be stale.

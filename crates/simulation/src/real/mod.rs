@@ -23,7 +23,7 @@
 //! | transactions are serializable, nothing acknowledged is lost, reads are up to date per key | [`histories::check`] |
 //! | transactions commit again when all is well | within a minute of virtual time |
 //! | a transaction that changes its process goes on in one, and with nothing else going wrong always does | [`hop`] |
-//! | nothing is left behind: locks, latches, open transactions, intents | [`kv_server::Node::is_idle`] |
+//! | nothing is left behind: locks, latches, open transactions, intents | [`kv_server::Node::is_idle`]; first, with all clients connected, nothing that others wait for |
 //! | replicas are the same | the cluster's own comparison |
 //! | nothing panics, nodes start and run | always |
 //! | a node whose wall clock is hours off stops itself, and no other does | before all is well |

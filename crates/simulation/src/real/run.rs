@@ -188,10 +188,12 @@ async fn live(world: &Arc<World>) {
         // One that panics is noticed otherwise.
         let _ = client.await;
     }
-    hosts.close();
-    if world.violation().is_none() {
+    let ended = "clients leave no locks behind while they are connected";
+    if world.violation().is_none() && finish::nothing_is_left(world, ended, true).await {
+        hosts.close();
         finish::check(world).await;
     }
+    hosts.close();
 }
 
 /// The tenants of a run.

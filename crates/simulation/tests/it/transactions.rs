@@ -94,6 +94,7 @@ fn planted_bugs_are_found() {
         Node::PreparedForgotten,
         Node::PushConcealed,
         Node::LostLocksIgnored,
+        Node::LetGoSkipped,
         Node::ClaimTakenTwice,
         Node::HopIgnored,
     ];

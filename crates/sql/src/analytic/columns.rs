@@ -1,13 +1,16 @@
 //! Values as Arrow arrays and back.
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanBuilder, Decimal128Builder, Int16Builder, Int32Builder, Int64Builder,
-    NullArray, RecordBatch, RecordBatchOptions, StringBuilder,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Decimal128Array, Decimal128Builder, Int16Array,
+    Int16Builder, Int32Array, Int32Builder, Int64Array, Int64Builder, NullArray, RecordBatch,
+    RecordBatchOptions, StringArray, StringBuilder,
 };
+use datafusion::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 use datafusion::arrow::datatypes::{
     DataType, Decimal128Type, Field, Int16Type, Int32Type, Int64Type, Schema, SchemaRef,
 };
 use datafusion::scalar::ScalarValue;
+use kv_api::columns::{ColumnBatch, ColumnData};
 use sql_types::numeric::Numeric;
 use sql_types::{ColumnType, Datum, Row, Type};
 use std::sync::Arc;
@@ -23,9 +26,16 @@ pub(super) fn physical(ty: ColumnType) -> Option<DataType> {
         Type::INT4 | Type::DATE => DataType::Int32,
         Type::INT8 | Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME => DataType::Int64,
         Type::TEXT | Type::VARCHAR | Type::NAME => DataType::Utf8,
+        // Without the spaces at the end, which mean nothing and come back by the length.
+        Type::BPCHAR if length(ty).is_some() => DataType::Utf8,
         Type::NUMERIC => decimal(ty.typmod)?,
         _ => return None,
     })
+}
+
+/// The characters of a `character(n)`.
+fn length(ty: ColumnType) -> Option<usize> {
+    usize::try_from(ty.typmod).ok()?.checked_sub(4).filter(|_| ty.ty == Type::BPCHAR)
 }
 
 /// The decimal type of `numeric(precision, scale)`.
@@ -63,8 +73,9 @@ macro_rules! build {
     }};
 }
 
-fn array(rows: &[Row], column: usize, ty: &DataType) -> Result<ArrayRef, Misfit> {
-    Ok(match ty {
+/// A column of rows as an array.
+pub(super) fn array(rows: &[Row], column: usize, ty: ColumnType) -> Result<ArrayRef, Misfit> {
+    Ok(match &physical(ty).unwrap_or(DataType::Null) {
         DataType::Boolean => build!(BooleanBuilder, rows, column, Datum::Bool(value) => *value),
         DataType::Int16 => build!(Int16Builder, rows, column, Datum::Int2(value) => *value),
         DataType::Int32 => {
@@ -76,6 +87,9 @@ fn array(rows: &[Row], column: usize, ty: &DataType) -> Result<ArrayRef, Misfit>
             let mut builder = StringBuilder::with_capacity(rows.len(), rows.len() * 16);
             for row in rows {
                 match row.get(column) {
+                    Some(Datum::Text(text)) if ty.ty == Type::BPCHAR => {
+                        builder.append_value(text.trim_end_matches(' '));
+                    }
                     Some(Datum::Text(text)) => builder.append_value(text),
                     Some(Datum::Null) | None => builder.append_null(),
                     Some(_) => return Err(Misfit),
@@ -106,16 +120,94 @@ fn coefficient(value: &Numeric, scale: i8) -> Result<i128, Misfit> {
     }
 }
 
-/// Rows as arrays.
-pub(super) fn to_batch(rows: &[Row], schema: &SchemaRef) -> Result<RecordBatch, Misfit> {
-    let arrays = schema
-        .fields()
-        .iter()
-        .enumerate()
-        .map(|(column, field)| array(rows, column, field.data_type()))
-        .collect::<Result<Vec<_>, _>>()?;
+/// Rows of these columns as arrays; the schema is that of [`schema`].
+pub(super) fn to_batch(
+    rows: &[Row],
+    types: impl Iterator<Item = ColumnType>,
+    schema: &SchemaRef,
+) -> Result<RecordBatch, Misfit> {
+    let arrays =
+        types.enumerate().map(|(column, ty)| array(rows, column, ty)).collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     RecordBatch::try_new_with_options(schema.clone(), arrays, &options).map_err(|_| Misfit)
+}
+
+/// Columns that a KV node returned as arrays. `slots` says which of them each field is; the engine does not take the
+/// others. What does not fit together is refused: it comes from a socket.
+pub(super) fn from_columns(
+    batch: ColumnBatch,
+    slots: &[Option<usize>],
+    schema: &SchemaRef,
+) -> Result<RecordBatch, Misfit> {
+    let rows = usize::try_from(batch.rows).map_err(|_| Misfit)?;
+    let array = |(field, slot): (&Arc<Field>, &Option<usize>)| match slot {
+        Some(slot) => column_array(batch.columns.get(*slot).ok_or(Misfit)?, rows, field.data_type()),
+        None => Ok(Arc::new(NullArray::new(rows)) as ArrayRef),
+    };
+    let arrays = schema.fields().iter().zip(slots).map(array).collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema.clone(), arrays, &options).map_err(|_| Misfit)
+}
+
+/// Numbers of a fixed width, little-endian.
+macro_rules! numbers {
+    ($data:expr, $rows:expr, $number:ty, $array:ty) => {{
+        let (chunks, rest) = $data.values.as_chunks::<{ size_of::<$number>() }>();
+        if chunks.len() != $rows || !rest.is_empty() {
+            return Err(Misfit);
+        }
+        chunks.iter().map(|bytes| <$number>::from_le_bytes(*bytes) as $array).collect::<Vec<$array>>()
+    }};
+}
+
+fn column_array(data: &ColumnData, rows: usize, ty: &DataType) -> Result<ArrayRef, Misfit> {
+    let nulls = validity(data, rows)?;
+    Ok(match ty {
+        DataType::Boolean => {
+            let values = numbers!(data, rows, u8, u8);
+            Arc::new(BooleanArray::new(values.iter().map(|value| *value != 0).collect(), nulls))
+        }
+        DataType::Int16 => Arc::new(Int16Array::new(numbers!(data, rows, i16, i16).into(), nulls)),
+        DataType::Int32 => Arc::new(Int32Array::new(numbers!(data, rows, i32, i32).into(), nulls)),
+        DataType::Int64 => Arc::new(Int64Array::new(numbers!(data, rows, i64, i64).into(), nulls)),
+        DataType::Decimal128(precision, scale) => {
+            let digits = match data.values.len() == rows * size_of::<i64>() {
+                true => numbers!(data, rows, i64, i128),
+                false => numbers!(data, rows, i128, i128),
+            };
+            let array = Decimal128Array::new(digits.into(), nulls);
+            Arc::new(array.with_precision_and_scale(*precision, *scale).map_err(|_| Misfit)?)
+        }
+        DataType::Utf8 => {
+            let (chunks, _) = data.offsets.as_chunks::<4>();
+            let offsets: Vec<i32> = chunks.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect();
+            let fits = offsets.len() == rows + 1
+                && offsets.first() == Some(&0)
+                && offsets.is_sorted()
+                && offsets
+                    .last()
+                    .is_some_and(|end| usize::try_from(*end).is_ok_and(|end| end <= data.values.len()));
+            if !fits {
+                return Err(Misfit);
+            }
+            let text = Buffer::from(data.values.clone());
+            Arc::new(
+                StringArray::try_new(OffsetBuffer::new(offsets.into()), text, nulls).map_err(|_| Misfit)?,
+            )
+        }
+        _ => return Err(Misfit),
+    })
+}
+
+/// Which rows have a value; none if all have.
+fn validity(data: &ColumnData, rows: usize) -> Result<Option<NullBuffer>, Misfit> {
+    if data.validity.is_empty() {
+        return Ok(None);
+    }
+    if data.validity.len() < rows.div_ceil(8) {
+        return Err(Misfit);
+    }
+    Ok(Some(NullBuffer::new(BooleanBuffer::new(Buffer::from(data.validity.clone()), 0, rows))))
 }
 
 /// A constant; `None` if the engine does not take it.
@@ -130,23 +222,27 @@ pub(super) fn scalar(value: &Datum, ty: Type) -> Option<ScalarValue> {
         Datum::Text(value) if physical(ty.into()) == Some(DataType::Utf8) => {
             ScalarValue::Utf8(Some(value.to_string()))
         }
+        Datum::Text(value) if ty == Type::BPCHAR => {
+            ScalarValue::Utf8(Some(value.trim_end_matches(' ').to_owned()))
+        }
         Datum::Numeric(value) => {
             let (coefficient, scale) = value.as_small()?;
             let digits = coefficient.unsigned_abs().checked_ilog10().map_or(1, |log| log as u16 + 1);
             let precision = u8::try_from(digits.max(scale).max(1)).ok().filter(|p| *p <= MOST_DIGITS)?;
             ScalarValue::Decimal128(Some(coefficient), precision, scale as i8)
         }
+        Datum::Null if ty == Type::BPCHAR => ScalarValue::Utf8(None),
         Datum::Null if ty != Type::NUMERIC => ScalarValue::try_from(&physical(ty.into())?).ok()?,
         _ => return None,
     })
 }
 
 /// The value at a position of an array, as a value of a type.
-pub(super) fn value(array: &dyn Array, index: usize, ty: Type) -> Option<Datum> {
+pub(super) fn value(array: &dyn Array, index: usize, ty: ColumnType) -> Option<Datum> {
     if array.is_null(index) {
         return Some(Datum::Null);
     }
-    Some(match (array.data_type(), ty) {
+    Some(match (array.data_type(), ty.ty) {
         (DataType::Boolean, _) => Datum::Bool(array.as_boolean().value(index)),
         (DataType::Int16, _) => Datum::Int2(array.as_primitive::<Int16Type>().value(index)),
         (DataType::Int32, Type::DATE) => Datum::Date(array.as_primitive::<Int32Type>().value(index)),
@@ -161,6 +257,10 @@ pub(super) fn value(array: &dyn Array, index: usize, ty: Type) -> Option<Datum> 
                 Type::NUMERIC => Datum::Numeric(Numeric::new(i128::from(value), 0)),
                 _ => return None,
             }
+        }
+        (DataType::Utf8, Type::BPCHAR) => {
+            let text = array.as_string::<i32>().value(index);
+            Datum::text(format!("{text:0$}", length(ty)?))
         }
         (DataType::Utf8, _) => Datum::text(array.as_string::<i32>().value(index)),
         (DataType::Decimal128(_, scale), Type::NUMERIC) => {
@@ -178,7 +278,8 @@ mod tests {
     #[test]
     fn values_survive_the_way_there_and_back() {
         let money = ColumnType { ty: Type::NUMERIC, typmod: ((12 << 16) | 2) + 4 };
-        let types: [ColumnType; 7] = [
+        let flag = ColumnType { ty: Type::BPCHAR, typmod: 3 + 4 };
+        let types: [ColumnType; 8] = [
             Type::BOOL.into(),
             Type::INT4.into(),
             Type::INT8.into(),
@@ -186,6 +287,7 @@ mod tests {
             Type::DATE.into(),
             Type::TIMESTAMPTZ.into(),
             money,
+            flag,
         ];
         let rows = vec![
             vec![
@@ -196,15 +298,16 @@ mod tests {
                 Datum::Date(i32::MAX),
                 Datum::Timestamptz(i64::MIN),
                 Datum::Numeric(Numeric::new(-12345, 2)),
+                Datum::text("ä  "),
             ],
-            vec![Datum::Null; 7],
+            vec![Datum::Null; 8],
         ];
-        let batch = to_batch(&rows, &schema(types.iter().copied())).unwrap();
+        let batch = to_batch(&rows, types.iter().copied(), &schema(types.iter().copied())).unwrap();
         for (index, row) in rows.iter().enumerate() {
             let read: Row = types
                 .iter()
                 .zip(batch.columns())
-                .map(|(ty, array)| value(array, index, ty.ty).unwrap())
+                .map(|(ty, array)| value(array, index, *ty).unwrap())
                 .collect();
             assert_eq!(format!("{read:?}"), format!("{row:?}"));
         }
@@ -214,8 +317,9 @@ mod tests {
     fn a_number_of_another_scale_does_not_fit() {
         let money = ColumnType { ty: Type::NUMERIC, typmod: ((12 << 16) | 2) + 4 };
         let rows = vec![vec![Datum::Numeric(Numeric::new(1, 3))]];
-        assert!(to_batch(&rows, &schema([money].into_iter())).is_err());
-        assert!(to_batch(&[vec![Datum::Numeric(Numeric::NAN)]], &schema([money].into_iter())).is_err());
+        let batch = |rows: &[Row]| to_batch(rows, [money].into_iter(), &schema([money].into_iter()));
+        assert!(batch(&rows).is_err());
+        assert!(batch(&[vec![Datum::Numeric(Numeric::NAN)]]).is_err());
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! Expressions as DataFusion's physical expressions.
 
 use super::columns::{self, MOST_DIGITS};
+use super::row_call::RowCall;
 use crate::exec::eval::{EvalEnv, eval};
 use crate::plan::Expr;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CastExpr, Column, Literal, case, in_list, is_not_null, is_null, not,
+    BinaryExpr, CastExpr, Column, LikeExpr, Literal, case, in_list, is_not_null, is_null, not,
 };
-use sql_types::Type;
 use sql_types::functions::{Function, Volatility};
+use sql_types::{Datum, Type};
 use std::sync::Arc;
 
 /// A translated expression and the type of its arrays.
@@ -36,7 +37,7 @@ fn width(data: &DataType) -> Option<u8> {
     }
 }
 
-fn is_integer(ty: Type) -> bool {
+pub(super) fn is_integer(ty: Type) -> bool {
     matches!(ty, Type::INT2 | Type::INT4 | Type::INT8)
 }
 
@@ -68,7 +69,9 @@ impl Translator<'_> {
                 (data != DataType::Null).then(|| Typed { expr: Arc::new(column), data })
             }
             _ if expr.is_column_free() && expr.volatility() != Volatility::Volatile => self.constant(expr),
-            Expr::Call { function, args, ty } => self.call(function, args, *ty),
+            Expr::Call { function, args, ty } => {
+                self.call(function, args, *ty).or_else(|| self.call_by_row(function, args, *ty))
+            }
             Expr::And(parts) => self.logic(parts, Operator::And),
             Expr::Or(parts) => self.logic(parts, Operator::Or),
             Expr::Not(inner) => self.boolean(not(self.condition(inner)?).ok()?),
@@ -113,6 +116,9 @@ impl Translator<'_> {
 
     fn call(&self, function: &Function, args: &[Expr], ty: Type) -> Option<Typed> {
         let [left, right] = args else { return None };
+        if matches!(function.name, "~~" | "!~~") {
+            return self.like(left, right, function.name == "!~~");
+        }
         let types = (left.ty(), right.ty());
         let comparison = match function.name {
             "=" => Some(Operator::Eq),
@@ -153,6 +159,29 @@ impl Translator<'_> {
         let binary = BinaryExpr::new(left.expr, operator, right.expr).with_fail_on_overflow(true);
         let data = binary.data_type(&self.schema).ok()?;
         Some(Typed { expr: Arc::new(binary), data })
+    }
+
+    fn call_by_row(&self, function: &'static Function, args: &[Expr], ty: Type) -> Option<Typed> {
+        let translated =
+            args.iter().map(|arg| Some(self.translate(arg)?.expr)).collect::<Option<Vec<_>>>()?;
+        let call = RowCall::new(function, args, ty, translated)?;
+        let data = call.data_type(&self.schema).ok()?;
+        Some(Typed { expr: Arc::new(call), data })
+    }
+
+    /// LIKE with a constant pattern. The spaces at the end of a `character(n)` would count.
+    fn like(&self, text: &Expr, pattern: &Expr, negated: bool) -> Option<Typed> {
+        if !matches!(text.ty(), Type::TEXT | Type::VARCHAR | Type::NAME) {
+            return None;
+        }
+        // One that ends with its escape is an error.
+        let constant = pattern.is_column_free() && pattern.volatility() != Volatility::Volatile;
+        match constant.then(|| eval(pattern, &[], &self.env)) {
+            Some(Ok(Datum::Text(pattern))) if !pattern.ends_with('\\') => {}
+            _ => return None,
+        }
+        let (text, pattern) = (self.translate(text)?.expr, self.translate(pattern)?.expr);
+        self.boolean(Arc::new(LikeExpr::new(negated, false, text, pattern)))
     }
 
     /// Two operands of a comparison, converted to one type.
@@ -213,6 +242,10 @@ impl Translator<'_> {
         let from = expr.ty();
         let text = |ty: Type| matches!(ty, Type::TEXT | Type::VARCHAR);
         let inner = self.translate(expr)?;
+        // What a character(n) becomes has lost its spaces.
+        if from == Type::BPCHAR && text(to) && typmod == -1 {
+            return Some(inner);
+        }
         if typmod != -1 {
             return None;
         }

@@ -9,14 +9,23 @@
 //! batches and turned into Arrow arrays as DataFusion asks for them. Everything runs inside the
 //! statement's own task; there are no threads, no channels and no state between statements.
 //!
+//! # Columns from the KV nodes
+//!
+//! A scan of a table, or of an index that has all columns, carries a program ([`kv_api::columns`]): KV nodes decode the
+//! columns that are wanted, apply what programs can say of the filter, and return arrays but for their headers. The next
+//! page is on its way while the engine works on one. A row that a program cannot read (a numeric of another scale) makes
+//! the row engine take over, as everything does that fails.
+//!
 //! # Same meaning
 //!
 //! Only what means exactly the same in both engines is translated:
 //!
-//! * types: bool, integers, text (bytewise order), dates and times (as the integers they are), and
-//!   numeric columns with a declared scale, as 128-bit decimals. No floats: -0 and NaN compare
-//!   otherwise, and vectorized sums add in another order.
+//! * types: bool, integers, text (bytewise order), `character(n)` (without its spaces, which come back by its length),
+//!   dates and times (as the integers they are), and numeric columns with a declared scale, as 128-bit decimals. No
+//!   floats: -0 and NaN compare otherwise, and vectorized sums add in another order.
 //! * arithmetic: `+ - *` of integers and decimals with overflow checks. No division.
+//! * other immutable functions whose arguments and result have such types are called for one row after the other, by the
+//!   row engine's own code.
 //! * `sum(bigint)` and `avg` are computed as decimals and finished with our own numeric.
 //!
 //! If DataFusion fails before a row was returned (an overflow, a value that does not fit), the row
@@ -24,10 +33,13 @@
 //!
 //! # What is missing
 //!
-//! Sorts and windows stay with the row engine; rows are decoded to values before they become arrays.
+//! Sorts and windows stay with the row engine.
 
+mod ahead;
+mod column_scan;
 mod columns;
 mod expr;
+mod row_call;
 mod run;
 mod source;
 mod translate;
@@ -75,9 +87,13 @@ pub(crate) fn wrap<'p>(plan: &'p Plan, scope: &Scope<'p>) -> Option<BoxOperator<
     (wanted && sets.len() == 1 && !scope.instrument).then(|| Box::new(run::Analytic::new(plan, scope)) as _)
 }
 
-/// The largest estimate within a plan.
+/// The largest estimate of rows that a part of a plan works on; of a scan it is those that it reads, not those that its
+/// filter lets through.
 fn rows_read(plan: &Plan) -> f64 {
-    let mut rows = plan.rows;
+    let mut rows = match plan.kind {
+        PlanKind::Scan { .. } => plan.cost,
+        _ => plan.rows,
+    };
     plan.for_each_child(&mut |child, _| rows = rows.max(rows_read(child)));
     rows
 }

@@ -1,8 +1,10 @@
 //! [`Analytic`]: the operator that runs a translated aggregate.
 
+use super::ahead::Ahead;
+use super::column_scan::ColumnScan;
 use super::columns;
 use super::source::Leaf;
-use super::translate::{self, LARGEST_TOTAL, LeafPlan, Output};
+use super::translate::{self, Feed, LARGEST_TOTAL, LeafPlan, Output};
 use crate::exec::ExecContext;
 use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, build_plain};
 use crate::exec::scan::Scan;
@@ -18,7 +20,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt;
 use sql_types::numeric::Numeric;
-use sql_types::{Datum, Row, SqlError, SqlResult, SqlState, Type};
+use sql_types::{ColumnType, Datum, Row, SqlError, SqlResult, SqlState, Type};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -40,11 +42,26 @@ enum State<'p> {
 struct Running<'p> {
     output: SendableRecordBatchStream,
     outputs: Vec<Output>,
-    leaves: Vec<(Leaf, BoxOperator<'p>)>,
+    leaves: Vec<(Leaf, Source<'p>)>,
     rows: std::vec::IntoIter<Row>,
     returned: bool,
     /// Whether the host knows that it ran.
     counted: bool,
+}
+
+/// Where a leaf's batches come from.
+enum Source<'p> {
+    Rows(BoxOperator<'p>),
+    Columns(ColumnScan),
+}
+
+impl Source<'_> {
+    /// What was read ahead is gone.
+    fn restart(&mut self) {
+        if let Source::Columns(scan) = self {
+            scan.restart();
+        }
+    }
 }
 
 /// Why the analytical engine stopped.
@@ -78,14 +95,19 @@ impl<'p> Analytic<'p> {
     }
 
     fn start(&self, cx: &ExecContext<'_>) -> SqlResult<Option<Running<'p>>> {
-        let Some(translated) = translate::aggregate(self.plan, self.scope.env(cx)) else { return Ok(None) };
+        let Some(translated) = translate::aggregate(self.plan, self.scope.env(cx), cx) else {
+            return Ok(None);
+        };
         let mut leaves = Vec::with_capacity(translated.leaves.len());
-        for LeafPlan { leaf, plan, unfiltered } in translated.leaves {
-            let operator: BoxOperator<'p> = match unfiltered {
-                true => Box::new(Scan::new(plan, &self.scope)?.without_filter()),
-                false => build(plan, &self.scope)?,
+        for LeafPlan { leaf, feed } in translated.leaves {
+            let source = match feed {
+                Feed::Rows(plan) => Source::Rows(build(plan, &self.scope)?),
+                Feed::Unfiltered(plan) => {
+                    Source::Rows(Box::new(Scan::new(plan, &self.scope)?.without_filter()))
+                }
+                Feed::Columns(scan) => Source::Columns(scan),
             };
-            leaves.push((leaf, operator));
+            leaves.push((leaf, source));
         }
         let Ok(context) = context(cx) else { return Ok(None) };
         let Ok(output) = translated.plan.execute(0, context) else { return Ok(None) };
@@ -120,41 +142,81 @@ enum Step {
 
 impl Running<'_> {
     async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> Result<Option<Batch>, Stop> {
+        let mut ahead: Vec<Ahead<'_>> = self.leaves.iter().map(|_| Ahead::default()).collect();
+        self.leaves.iter_mut().for_each(|(_, source)| source.restart());
         loop {
             let batch: Batch = self.rows.by_ref().take(want.clamp(1, BATCH_ROWS)).collect();
             if !batch.is_empty() {
                 self.returned = true;
                 return Ok(Some(batch));
             }
-            match self.step().await {
+            match self.step(&mut ahead, cx).await {
                 Step::Take(None) => return Ok(None),
                 Step::Take(Some(batch)) => self.rows = self.decode(&batch?)?.into_iter(),
-                Step::Feed(leaf) => self.feed(leaf, cx).await?,
+                Step::Feed(leaf) => self.feed(leaf, &mut ahead, cx).await?,
             }
         }
     }
 
-    async fn step(&mut self) -> Step {
-        let (output, leaves) = (&mut self.output, &self.leaves);
-        let wanted: Vec<Leaf> = leaves.iter().map(|(leaf, _)| leaf.clone()).collect();
-        poll_fn(move |task| match output.poll_next_unpin(task) {
-            Poll::Ready(batch) => Poll::Ready(Step::Take(batch)),
-            Poll::Pending => match wanted.iter().position(|leaf| leaf.is_wanted(task)) {
-                Some(leaf) => Poll::Ready(Step::Feed(leaf)),
-                None => Poll::Pending,
-            },
+    /// Looks which parts of scans can be read side by side.
+    async fn take_apart(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
+        for (_, source) in &mut self.leaves {
+            if let Source::Columns(scan) = source {
+                scan.take_apart(cx).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn step<'c>(&mut self, ahead: &mut [Ahead<'c>], cx: &'c ExecContext<'_>) -> Step {
+        // Exclusively, for operators cannot be shared between threads.
+        let (output, leaves) = (&mut self.output, &mut self.leaves);
+        poll_fn(move |task| {
+            // Requests go out before the engine works.
+            ahead.iter_mut().for_each(|ahead| _ = ahead.poll(task));
+            if let Poll::Ready(batch) = output.poll_next_unpin(task) {
+                return Poll::Ready(Step::Take(batch));
+            }
+            for (index, ((leaf, source), ahead)) in leaves.iter_mut().zip(&mut *ahead).enumerate() {
+                if !leaf.is_wanted(task) {
+                    continue;
+                }
+                if let Source::Columns(scan) = source {
+                    ahead.start(scan, cx);
+                    if !ahead.poll(task) {
+                        continue;
+                    }
+                }
+                return Poll::Ready(Step::Feed(index));
+            }
+            Poll::Pending
         })
         .await
     }
 
-    async fn feed(&mut self, index: usize, cx: &ExecContext<'_>) -> Result<(), Stop> {
-        let Some((leaf, operator)) = self.leaves.get_mut(index) else { return Err(Stop::GiveUp) };
-        let rows = operator.next(cx, BATCH_ROWS).await?;
-        let batch = match &rows {
-            Some(rows) => Some(columns::to_batch(rows, leaf.schema()).map_err(|_| Stop::GiveUp)?),
-            None => None,
+    /// Gives a leaf the batch that it waits for.
+    async fn feed<'c>(
+        &mut self,
+        index: usize,
+        ahead: &mut [Ahead<'c>],
+        cx: &'c ExecContext<'_>,
+    ) -> Result<(), Stop> {
+        let (Some((leaf, source)), Some(ahead)) = (self.leaves.get_mut(index), ahead.get_mut(index)) else {
+            return Err(Stop::GiveUp);
         };
-        leaf.feed(batch);
+        let batch = match source {
+            Source::Rows(operator) => {
+                let rows = operator.next(cx, BATCH_ROWS).await?;
+                rows.map(|rows| columns::to_batch(&rows, leaf.types(), leaf.schema())).transpose()
+            }
+            Source::Columns(scan) => {
+                let page = ahead.take()?;
+                let batch = page.map(|(number, page)| scan.take(number, page, leaf.schema())).transpose();
+                ahead.start(scan, cx);
+                batch
+            }
+        };
+        leaf.feed(batch.map_err(|_| Stop::GiveUp)?);
         cx.pause().await?;
         Ok(())
     }
@@ -173,8 +235,8 @@ fn column(batch: &RecordBatch, at: usize) -> Result<&dyn Array, Stop> {
     batch.columns().get(at).map(AsRef::as_ref).ok_or(Stop::GiveUp)
 }
 
-fn datum(batch: &RecordBatch, at: usize, index: usize, ty: Type) -> Result<Datum, Stop> {
-    columns::value(column(batch, at)?, index, ty).ok_or(Stop::GiveUp)
+fn datum(batch: &RecordBatch, at: usize, index: usize, ty: impl Into<ColumnType>) -> Result<Datum, Stop> {
+    columns::value(column(batch, at)?, index, ty.into()).ok_or(Stop::GiveUp)
 }
 
 fn count(batch: &RecordBatch, at: usize, index: usize) -> Result<i64, Stop> {
@@ -228,7 +290,10 @@ impl Operator for Analytic<'_> {
     async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
         if matches!(self.state, State::NotStarted) {
             self.state = match self.start(cx)? {
-                Some(running) => State::Running(running),
+                Some(mut running) => {
+                    running.take_apart(cx).await?;
+                    State::Running(running)
+                }
                 None => State::Row(build_plain(self.plan, &self.scope)?),
             };
         }

@@ -1,5 +1,6 @@
 //! Leaves: where DataFusion's operators get rows of the row engine from.
 
+use super::columns;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
@@ -8,6 +9,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use futures::Stream;
 use parking_lot::Mutex;
+use sql_types::ColumnType;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -16,6 +18,7 @@ use std::task::{Context, Poll, Waker};
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     schema: SchemaRef,
+    types: Arc<[ColumnType]>,
     slot: Arc<Mutex<Slot>>,
 }
 
@@ -31,8 +34,14 @@ struct Slot {
 }
 
 impl Leaf {
-    pub fn new(schema: SchemaRef) -> Self {
-        Leaf { schema, slot: Arc::default() }
+    /// For rows of these columns.
+    pub fn new(types: impl Iterator<Item = ColumnType> + Clone) -> Self {
+        Leaf { schema: columns::schema(types.clone()), types: types.collect(), slot: Arc::default() }
+    }
+
+    /// The columns.
+    pub fn types(&self) -> impl Iterator<Item = ColumnType> {
+        self.types.iter().copied()
     }
 
     /// Whether a batch is waited for; if not, the task is woken when one is.

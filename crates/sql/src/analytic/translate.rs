@@ -1,26 +1,29 @@
 //! Plans as DataFusion's physical plans.
 
+use super::column_scan::ColumnScan;
 use super::columns::{self, MOST_DIGITS};
 use super::expr::{Translator, Typed, as_decimal, convert};
 use super::source::Leaf;
+use crate::exec::ExecContext;
 use crate::exec::eval::EvalEnv;
-use crate::plan::{AggregateCall, Expr, JoinKind, JoinMethod, Plan, PlanKind};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::{JoinType, NullEquality};
+use crate::plan::{AggregateCall, Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::functions_aggregate::sum::sum_udaf;
-use datafusion::logical_expr::AggregateUDF;
+use datafusion::logical_expr::{AggregateUDF, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
-use datafusion::physical_expr::expressions::{Column, lit};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, lit};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::streaming::StreamingTableExec;
-use sql_types::Type;
+use sql_types::{ColumnType, Type};
 use std::sync::Arc;
 
 /// Digits up to which a sum of decimals cannot wrap around.
@@ -38,16 +41,24 @@ pub(super) struct Translated<'p> {
 /// A leaf and what feeds it.
 pub(super) struct LeafPlan<'p> {
     pub leaf: Leaf,
-    pub plan: &'p Plan,
-    /// A scan whose filter was translated: the row engine leaves it out.
-    pub unfiltered: bool,
+    pub feed: Feed<'p>,
+}
+
+/// What feeds a leaf.
+pub(super) enum Feed<'p> {
+    /// Rows of the row engine.
+    Rows(&'p Plan),
+    /// Rows of a scan without its filter, which was translated.
+    Unfiltered(&'p Plan),
+    /// Columns from the KV nodes.
+    Columns(ColumnScan),
 }
 
 /// A column of the result.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Output {
     /// A column as it is.
-    Column(usize, Type),
+    Column(usize, ColumnType),
     /// A sum and the smallest value, largest value and count that tell whether it may have wrapped.
     CheckedSum { sum: usize, low: usize, high: usize, count: usize },
     /// A sum divided by a count.
@@ -57,21 +68,31 @@ pub(super) enum Output {
 }
 
 /// Translates an aggregate and what lies below it; `None` if that cannot be.
-pub(super) fn aggregate<'p>(plan: &'p Plan, env: EvalEnv<'_>) -> Option<Translated<'p>> {
+pub(super) fn aggregate<'p>(
+    plan: &'p Plan,
+    env: EvalEnv<'_>,
+    cx: &ExecContext<'_>,
+) -> Option<Translated<'p>> {
     let PlanKind::Aggregate { input, groups, sets, aggregates } = &plan.kind else { return None };
     if sets.len() != 1 || sets[0].len() != groups.len() {
         return None;
     }
-    let mut builder = Builder { env, leaves: Vec::new() };
+    let mut builder = Builder { env, cx, leaves: Vec::new() };
+    let input_columns = &input.columns;
     let input = builder.plan(input)?;
     let translator = builder.over(&input);
-    let mut calls =
-        Calls { translator: &translator, first: groups.len(), exprs: Vec::new(), filters: Vec::new() };
+    let mut calls = Calls {
+        translator: &translator,
+        input: input_columns,
+        first: groups.len(),
+        exprs: Vec::new(),
+        filters: Vec::new(),
+    };
     let mut outputs = Vec::with_capacity(groups.len() + aggregates.len());
     let mut keys = Vec::with_capacity(groups.len());
     for (position, group) in groups.iter().enumerate() {
         keys.push((translator.translate(group)?.expr, format!("g{position}")));
-        outputs.push(Output::Column(position, group.ty()));
+        outputs.push(Output::Column(position, column_type(group, input_columns)?));
     }
     for call in aggregates {
         outputs.push(calls.add(call)?);
@@ -86,6 +107,8 @@ pub(super) fn aggregate<'p>(plan: &'p Plan, env: EvalEnv<'_>) -> Option<Translat
 /// The aggregate expressions gathered so far.
 struct Calls<'a> {
     translator: &'a Translator<'a>,
+    /// Columns of the rows that are aggregated.
+    input: &'a [PlanColumn],
     first: usize,
     exprs: Vec<Arc<AggregateFunctionExpr>>,
     filters: Vec<Option<Arc<dyn PhysicalExpr>>>,
@@ -112,15 +135,22 @@ impl Calls<'_> {
         match name {
             "count" => self.push(count_udaf(), value.expr, call.distinct, filter).map(int8),
             "min" if arg.ty() != Type::BOOL => {
-                self.push(min_udaf(), value.expr, false, filter).map(|at| Output::Column(at, call.ty))
+                let ty = self.extreme_type(arg, call.ty)?;
+                self.push(min_udaf(), value.expr, false, filter).map(|at| Output::Column(at, ty))
             }
             "max" if arg.ty() != Type::BOOL => {
-                self.push(max_udaf(), value.expr, false, filter).map(|at| Output::Column(at, call.ty))
+                let ty = self.extreme_type(arg, call.ty)?;
+                self.push(max_udaf(), value.expr, false, filter).map(|at| Output::Column(at, ty))
             }
             "sum" => self.sum(value, arg.ty(), call.ty, filter),
             "avg" => self.average(value, arg.ty(), filter),
             _ => None,
         }
+    }
+
+    /// The type of the smallest or largest value of an argument.
+    fn extreme_type(&self, arg: &Expr, ty: Type) -> Option<ColumnType> {
+        if ty == Type::BPCHAR { column_type(arg, self.input) } else { Some(ty.into()) }
     }
 
     fn push(
@@ -152,12 +182,13 @@ impl Calls<'_> {
         match arg {
             Type::INT2 | Type::INT4 => {
                 let value = convert(value, DataType::Int64);
-                self.push(sum_udaf(), value.expr, false, filter).map(|at| Output::Column(at, ty))
+                self.push(sum_udaf(), value.expr, false, filter).map(|at| Output::Column(at, ty.into()))
             }
             Type::INT8 | Type::NUMERIC => {
                 let value = as_decimal(value)?;
                 if has_room(&value.data) {
-                    return self.push(sum_udaf(), value.expr, false, filter).map(|at| Output::Column(at, ty));
+                    let sum = self.push(sum_udaf(), value.expr, false, filter);
+                    return sum.map(|at| Output::Column(at, ty.into()));
                 }
                 let (sum, low, high, count) = self.checked(value, filter)?;
                 Some(Output::CheckedSum { sum, low, high, count })
@@ -191,7 +222,16 @@ impl Calls<'_> {
 }
 
 fn int8(position: usize) -> Output {
-    Output::Column(position, Type::INT8)
+    Output::Column(position, Type::INT8.into())
+}
+
+/// The type of an expression, with the length of a `character(n)`; none if that is not known.
+fn column_type(expr: &Expr, input: &[PlanColumn]) -> Option<ColumnType> {
+    let ty = match expr {
+        Expr::Column(index, _) => input.get(*index)?.ty,
+        expr => expr.ty().into(),
+    };
+    (ty.ty != Type::BPCHAR || columns::physical(ty).is_some()).then_some(ty)
 }
 
 /// Whether sums of a decimal type have digits to spare.
@@ -202,6 +242,7 @@ fn has_room(data: &DataType) -> bool {
 /// Translates what lies below the aggregate.
 struct Builder<'a, 'p> {
     env: EvalEnv<'a>,
+    cx: &'a ExecContext<'a>,
     leaves: Vec<LeafPlan<'p>>,
 }
 
@@ -216,16 +257,12 @@ impl<'a, 'p> Builder<'a, 'p> {
             return Some(translated);
         }
         self.leaves.truncate(leaves);
-        self.leaf(plan, false)
+        self.leaf(plan, Feed::Rows(plan))
     }
 
     fn node(&mut self, plan: &'p Plan) -> Option<Arc<dyn ExecutionPlan>> {
         match &plan.kind {
-            PlanKind::Scan { filter: Some(filter), lock: None, .. } => {
-                let input = self.leaf(plan, true)?;
-                let predicate = self.over(&input).condition(filter)?;
-                Some(Arc::new(FilterExec::try_new(predicate, input).ok()?))
-            }
+            PlanKind::Scan { filter, lock: None, .. } => self.scan(plan, filter.as_ref()),
             PlanKind::Filter { input, predicate } => {
                 let input = self.plan(input)?;
                 let predicate = self.over(&input).condition(predicate)?;
@@ -236,6 +273,23 @@ impl<'a, 'p> Builder<'a, 'p> {
                 self.join(*kind, keys, left, right, on.as_ref())
             }
             _ => None,
+        }
+    }
+
+    fn scan(&mut self, plan: &'p Plan, filter: Option<&'p Expr>) -> Option<Arc<dyn ExecutionPlan>> {
+        // What goes wrong here goes wrong in the row engine again, which says so.
+        let (feed, left) = match ColumnScan::of(plan, self.cx, &self.env).ok()? {
+            Some((scan, left)) => (Feed::Columns(scan), left),
+            None => (Feed::Unfiltered(plan), filter.into_iter().collect()),
+        };
+        let input = self.leaf(plan, feed)?;
+        let translator = self.over(&input);
+        let conditions =
+            left.into_iter().map(|part| translator.condition(part)).collect::<Option<Vec<_>>>()?;
+        let and = |all, part| Arc::new(BinaryExpr::new(all, Operator::And, part)) as Arc<dyn PhysicalExpr>;
+        match conditions.into_iter().reduce(and) {
+            None => Some(input),
+            Some(predicate) => Some(Arc::new(FilterExec::try_new(predicate, input).ok()?)),
         }
     }
 
@@ -261,9 +315,6 @@ impl<'a, 'p> Builder<'a, 'p> {
         right: &'p Plan,
         on: Option<&'p Expr>,
     ) -> Option<Arc<dyn ExecutionPlan>> {
-        if on.is_some() && kind != JoinKind::Inner {
-            return None;
-        }
         let (left, right) = (self.plan(left)?, self.plan(right)?);
         // DataFusion builds its table over the left side, plans here over the right one.
         let join_type = match kind {
@@ -286,15 +337,20 @@ impl<'a, 'p> Builder<'a, 'p> {
         let (left_width, right_width) = (left.schema().fields().len(), right.schema().fields().len());
         let nulls = NullEquality::NullEqualsNothing;
         let mode = PartitionMode::CollectLeft;
+        // Of an inner join what else is wanted is a filter of what it returns.
+        let filter = match on {
+            Some(on) if kind != JoinKind::Inner => Some(self.join_filter(on, &left, &right)?),
+            _ => None,
+        };
         let join =
-            HashJoinExec::try_new(right, left, pairs, None, &join_type, None, mode, nulls, false).ok()?;
+            HashJoinExec::try_new(right, left, pairs, filter, &join_type, None, mode, nulls, false).ok()?;
         let join: Arc<dyn ExecutionPlan> = Arc::new(join);
         if matches!(kind, JoinKind::Semi | JoinKind::Anti) {
             return Some(join);
         }
         let order = (right_width..right_width + left_width).chain(0..right_width);
         let joined = reorder(join, order)?;
-        match on {
+        match on.filter(|_| kind == JoinKind::Inner) {
             None => Some(joined),
             Some(on) => {
                 let predicate = self.over(&joined).condition(on)?;
@@ -303,11 +359,44 @@ impl<'a, 'p> Builder<'a, 'p> {
         }
     }
 
-    fn leaf(&mut self, plan: &'p Plan, unfiltered: bool) -> Option<Arc<dyn ExecutionPlan>> {
-        let schema: SchemaRef = columns::schema(plan.columns.iter().map(|column| column.ty));
-        let leaf = Leaf::new(schema.clone());
+    /// What pairs of an outer, semi or anti join must satisfy besides their keys.
+    fn join_filter(
+        &self,
+        on: &Expr,
+        left: &Arc<dyn ExecutionPlan>,
+        right: &Arc<dyn ExecutionPlan>,
+    ) -> Option<JoinFilter> {
+        let left_width = left.schema().fields().len();
+        let mut used = Vec::new();
+        on.columns(&mut |column| used.push(column));
+        used.sort_unstable();
+        used.dedup();
+        let mut fields = Vec::with_capacity(used.len());
+        let mut indices = Vec::with_capacity(used.len());
+        for column in &used {
+            // DataFusion's left side is the right one of plans.
+            let (schema, index, side) = match column.checked_sub(left_width) {
+                None => (left.schema(), *column, JoinSide::Right),
+                Some(index) => (right.schema(), index, JoinSide::Left),
+            };
+            fields.push(Field::clone(schema.fields().get(index)?));
+            indices.push(ColumnIndex { index, side });
+        }
+        let mut on = on.clone();
+        on.replace(&mut |part| match part {
+            Expr::Column(column, ty) => Some(Expr::Column(used.binary_search(column).ok()?, *ty)),
+            _ => None,
+        });
+        let schema = Arc::new(Schema::new(fields));
+        let predicate = Translator { schema: schema.clone(), env: self.env }.condition(&on)?;
+        Some(JoinFilter::new(predicate, indices, schema))
+    }
+
+    fn leaf(&mut self, plan: &'p Plan, feed: Feed<'p>) -> Option<Arc<dyn ExecutionPlan>> {
+        let leaf = Leaf::new(plan.columns.iter().map(|column| column.ty));
+        let schema = leaf.schema().clone();
         let partition = Arc::new(leaf.clone());
-        self.leaves.push(LeafPlan { leaf, plan, unfiltered });
+        self.leaves.push(LeafPlan { leaf, feed });
         let scan = StreamingTableExec::try_new(schema, vec![partition], None, None, false, None).ok()?;
         Some(Arc::new(scan))
     }

@@ -80,9 +80,9 @@ fn value_table(base: ColumnType) -> Arc<TableDescriptor> {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         comment: None,
-        row_count: None,
         placement: Default::default(),
         bound: Default::default(),
+        statistics: Default::default(),
     })
 }
 

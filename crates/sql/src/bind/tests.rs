@@ -7,6 +7,7 @@ use crate::catalog::descriptor::{
 use crate::explain::{ExplainOptions, Summary, describe, render};
 use crate::optimize::optimize;
 use crate::parse;
+use crate::statistics::{StatisticsCell, TableStatistics};
 use sql_types::{ColumnType, Oid};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,9 +67,9 @@ fn table(
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         comment: None,
-        row_count: Some(rows),
         placement: Default::default(),
         bound: Default::default(),
+        statistics: StatisticsCell::of(TableStatistics { rows, ..TableStatistics::default() }),
     }
 }
 
@@ -158,6 +159,14 @@ impl MemoryCatalog {
         relations.insert("t_pkey".to_string(), RelationRef::Other("indexes"));
         MemoryCatalog { relations }
     }
+
+    /// A table by name.
+    pub(crate) fn table(&self, name: &str) -> Arc<TableDescriptor> {
+        match self.relations.get(name) {
+            Some(RelationRef::Table(table)) => table.clone(),
+            _ => panic!("no table {name}"),
+        }
+    }
 }
 
 impl CatalogLookup for MemoryCatalog {
@@ -225,11 +234,15 @@ impl sql_types::functions::CatalogFunctions for Names {
 
 /// Binds with declared parameter types.
 pub(crate) fn bind_with(sql: &str, param_types: &[Type]) -> SqlResult<Bound> {
-    let catalog = MemoryCatalog::new();
+    bind_in(&MemoryCatalog::new(), sql, param_types)
+}
+
+/// Binds over a catalog.
+pub(crate) fn bind_in(catalog: &MemoryCatalog, sql: &str, param_types: &[Type]) -> SqlResult<Bound> {
     let path = ["public".to_string()];
     let mut eval = EvalContext::plain();
     eval.text.catalog = &Names;
-    let context = BindContext { catalog: &catalog, search_path: &path, eval: &eval, param_types };
+    let context = BindContext { catalog, search_path: &path, eval: &eval, param_types };
     bind_statement(&parse::parse_one(sql)?, &context)
 }
 

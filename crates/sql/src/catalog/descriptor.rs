@@ -3,6 +3,7 @@
 //! A descriptor is a format byte followed by JSON. Descriptors are immutable once read and shared by
 //! plans; a change writes a new one with `version + 1`.
 
+use crate::statistics::StatisticsCell;
 use crate::table::BoundIndexes;
 use serde::{Deserialize, Serialize};
 use sql_types::{ColumnType, Oid, Type};
@@ -50,14 +51,15 @@ pub struct TableDescriptor {
     pub foreign_keys: Vec<ForeignKeyDescriptor>,
     /// `COMMENT ON`.
     pub comment: Option<String>,
-    /// Rows counted by the last ANALYZE or estimated from the size; `None` if unknown.
-    pub row_count: Option<f64>,
     /// Where its contents are kept, and who serves them.
     #[serde(default, skip_serializing_if = "TablePlacement::is_default")]
     pub placement: TablePlacement,
     /// What the expressions of its indexes are once they are bound.
     #[serde(skip)]
     pub bound: BoundIndexes,
+    /// What is known of its contents, which is stored apart.
+    #[serde(skip)]
+    pub statistics: StatisticsCell,
 }
 
 /// Where the contents of a table are kept, and who serves them; what is empty is as for the tenant.

@@ -15,6 +15,8 @@
 //! change to its transaction. After the commit the copy becomes the node's snapshot. One SQL node
 //! serves a tenant, so nobody else needs to be told; a second one would notice the version at its next
 //! schema change only.
+//!
+//! The statistics of tables ([`crate::statistics`]) lie among the descriptors but are no part of the schema.
 
 pub mod descriptor;
 mod lookup;

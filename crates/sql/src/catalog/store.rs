@@ -19,6 +19,7 @@ use super::snapshot::CatalogSnapshot;
 use super::user_type::TypeDescriptor;
 use crate::engine::TenantInfo;
 use crate::exec::kv_error;
+use crate::statistics::StatisticsCell;
 use bytes::{BufMut, Bytes, BytesMut};
 use kv_api::Span;
 use kv_client::{KvClient, ScanOptions, Txn, TxnOptions};
@@ -57,6 +58,8 @@ pub enum Section {
     Garbage = 9,
     /// [`TypeDescriptor`]
     Type = 10,
+    /// [`crate::statistics::TableStatistics`], by the table's OID.
+    Statistics = 11,
 }
 
 fn key(numbers: &[u64]) -> Bytes {
@@ -204,6 +207,13 @@ fn add(snapshot: &mut CatalogSnapshot, mut key: &[u8], value: &[u8]) -> SqlResul
         10 => {
             let ty: TypeDescriptor = decode(value)?;
             snapshot.types.insert(ty.oid, Arc::new(ty));
+        }
+        11 => {
+            let oid = u32::try_from(numbers[2]).map_err(|_| damaged("its key"))?;
+            // Sections are read in order: the table is there already, if it exists.
+            if let Some(table) = snapshot.tables.get_mut(&oid) {
+                Arc::make_mut(table).statistics = StatisticsCell::stored(Bytes::copy_from_slice(value));
+            }
         }
         other => return Err(damaged(format_args!("unknown section {other}"))),
     }

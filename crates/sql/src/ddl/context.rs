@@ -213,9 +213,16 @@ impl DdlContext<'_> {
     pub(crate) fn remove_table(&mut self, oid: Oid) -> SqlResult<()> {
         self.write(Section::Table, &[u64::from(oid)], None)?;
         self.catalog.tables.remove(&oid);
+        self.forget_statistics(oid)?;
         self.remove_acl(oid)?;
         self.catalog.finish();
         Ok(())
+    }
+
+    /// Removes the statistics of a table whose contents go.
+    pub(crate) fn forget_statistics(&mut self, oid: Oid) -> SqlResult<()> {
+        self.open.statistics.retain(|made| made.table != oid);
+        self.write(Section::Statistics, &[u64::from(oid)], None)
     }
 
     pub(crate) fn put_sequence(&mut self, sequence: SequenceDescriptor) -> SqlResult<()> {

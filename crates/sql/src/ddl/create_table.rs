@@ -52,9 +52,9 @@ impl DdlContext<'_> {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             comment: None,
-            row_count: None,
             placement: TablePlacement::default(),
             bound: Default::default(),
+            statistics: Default::default(),
         })
     }
 

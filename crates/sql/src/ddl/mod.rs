@@ -1,4 +1,4 @@
-//! Schema changes: CREATE, ALTER, DROP, TRUNCATE, COMMENT, GRANT, ANALYZE.
+//! Schema changes: CREATE, ALTER, DROP, TRUNCATE, COMMENT, GRANT.
 //!
 //! # How a change is made
 //!
@@ -27,7 +27,6 @@
 
 mod alter_column;
 mod alter_table;
-mod analyze;
 mod comment;
 mod constraint;
 mod context;
@@ -114,10 +113,6 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
         }
         Ddl::Grant { grant, privileges, target, roles } => {
             role::grant(cx, *grant, privileges.as_deref(), target, roles)?;
-        }
-        Ddl::Analyze { tables, tag } => {
-            analyze::analyze(cx, tables).await?;
-            return Ok((*tag).to_string());
         }
         Ddl::Nothing(tag) => return Ok((*tag).to_string()),
         Ddl::Unsupported(what) => return Err(SqlError::unsupported(what)),

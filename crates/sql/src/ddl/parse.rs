@@ -21,11 +21,6 @@ pub(crate) fn parse(statement: &Statement) -> SqlResult<Ddl> {
         "comment" => comment(c)?,
         "grant" => grant(c, true)?,
         "revoke" => grant(c, false)?,
-        "analyze" | "analyse" => {
-            c.advance();
-            analyze(c, "ANALYZE")?
-        }
-        "vacuum" => vacuum(c)?,
         "reindex" => return Ok(Ddl::Nothing("REINDEX")),
         "refresh" => return Ok(Ddl::Unsupported("REFRESH MATERIALIZED VIEW".into())),
         "security" => return Ok(Ddl::Nothing("SECURITY LABEL")),
@@ -628,38 +623,4 @@ fn grantees(c: &mut Cursor) -> SqlResult<Vec<String>> {
     c.take("cascade");
     c.take("restrict");
     Ok(roles)
-}
-
-fn analyze(c: &mut Cursor, tag: &'static str) -> SqlResult<Ddl> {
-    if c.peek() == Some(&Token::LParen) {
-        c.parenthesized()?;
-    }
-    c.take("verbose");
-    let mut tables = Vec::new();
-    while !c.is_end() {
-        tables.push(c.name()?);
-        if c.peek() == Some(&Token::LParen) {
-            c.parenthesized()?;
-        }
-        if !c.take_token(&Token::Comma) {
-            break;
-        }
-    }
-    Ok(Ddl::Analyze { tables, tag })
-}
-
-fn vacuum(c: &mut Cursor) -> SqlResult<Ddl> {
-    c.advance();
-    let mut analyzes = false;
-    if c.peek() == Some(&Token::LParen) {
-        analyzes = c.parenthesized()?.to_ascii_lowercase().contains("analyze");
-    }
-    while let Some(word) = c.take_one(&["full", "freeze", "verbose", "analyze", "analyse"]) {
-        analyzes |= word.starts_with("analy");
-    }
-    if analyzes {
-        return analyze(c, "VACUUM");
-    }
-    c.rest();
-    Ok(Ddl::Nothing("VACUUM"))
 }

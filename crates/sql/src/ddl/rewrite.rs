@@ -74,11 +74,6 @@ impl DdlContext<'_> {
         count(&self.open.txn, table).await
     }
 
-    /// How many committed rows a table has. Others may go on changing it.
-    pub(super) async fn count_committed(&self, table: &Arc<TableDescriptor>) -> SqlResult<u64> {
-        let txn = self.engine().kv.begin(TxnOptions::default());
-        count(&txn, table).await
-    }
     /// Writes an index that `table` (already with the index) lacks.
     pub(super) async fn backfill(&mut self, table: &TableDescriptor, index: IndexId) -> SqlResult<()> {
         let codec = TableCodec::new(Arc::new(table.clone()))?;

@@ -372,10 +372,6 @@ pub(crate) enum Ddl {
         target: GrantTarget,
         roles: Vec<String>,
     },
-    Analyze {
-        tables: Vec<Name>,
-        tag: &'static str,
-    },
     Nothing(&'static str),
     Unsupported(String),
 }
@@ -426,7 +422,7 @@ impl Ddl {
             Ddl::Grant { target: GrantTarget::Roles(_), .. } => "REVOKE ROLE",
             Ddl::Grant { grant: true, .. } => "GRANT",
             Ddl::Grant { .. } => "REVOKE",
-            Ddl::Analyze { tag, .. } | Ddl::Nothing(tag) => tag,
+            Ddl::Nothing(tag) => tag,
             Ddl::Unsupported(_) => "this statement",
         }
     }

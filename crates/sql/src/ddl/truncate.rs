@@ -5,6 +5,7 @@ use super::statement::SequenceOptions;
 use super::tokens::Name;
 use crate::session::locks::mode;
 use crate::session::privileges::denied;
+use crate::statistics::StatisticsCell;
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 
 /// TRUNCATE
@@ -53,10 +54,11 @@ pub(super) async fn truncate(
         cx.check_unused(&table, "TRUNCATE")?;
         let mut changed = (*table).clone();
         changed.storage = u64::from(cx.new_oid().await?);
-        changed.row_count = None;
         for column in &mut changed.columns {
             column.added_value = None;
         }
+        changed.statistics = StatisticsCell::default();
+        cx.forget_statistics(oid)?;
         cx.garbage(table.storage, 0)?;
         cx.put_table(changed)?;
         if restart {

@@ -12,7 +12,7 @@ use sql_types::functions::{EvalContext, Function};
 use sql_types::{Datum, Oid, Row, SqlError, SqlResult, SqlState};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Operators yield to the runtime and look for a cancellation after at most this many rows.
@@ -246,6 +246,8 @@ pub struct OperatorStats {
 #[derive(Debug, Default)]
 pub struct PlanStats {
     nodes: Mutex<HashMap<usize, OperatorStats>>,
+    requests: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl PlanStats {
@@ -256,6 +258,21 @@ impl PlanStats {
 
     pub(crate) fn update(&self, plan: &Plan, change: impl FnOnce(&mut OperatorStats)) {
         change(self.nodes.lock().entry(Self::key(plan)).or_default());
+    }
+
+    /// Batches of reads sent to the key-value store.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of keys and values that came back.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_read(&self, bytes: usize) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     fn key(plan: &Plan) -> usize {

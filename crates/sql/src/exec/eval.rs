@@ -341,6 +341,8 @@ fn run(function: &Function, args: &[Expr], values: &[Datum], env: &EvalEnv<'_>) 
 }
 
 fn in_list(needle: &Expr, list: &[Expr], row: &[Datum], env: &EvalEnv<'_>) -> SqlResult<Option<bool>> {
+    // Those of character(n) are equal with and without the spaces at their ends.
+    let padded = needle.ty() == Type::BPCHAR;
     let needle = value(needle, row, env)?;
     if needle.is_null() {
         return Ok(None);
@@ -348,9 +350,15 @@ fn in_list(needle: &Expr, list: &[Expr], row: &[Datum], env: &EvalEnv<'_>) -> Sq
     let mut unknown = false;
     for item in list {
         let item = value(item, row, env)?;
+        let equal = match (&*needle, &*item) {
+            (Datum::Text(needle), Datum::Text(item)) if padded => {
+                compare::compare_bpchar(needle, item).is_eq()
+            }
+            (needle, item) => compare::equal(needle, item),
+        };
         if item.is_null() {
             unknown = true;
-        } else if compare::equal(&needle, &item) {
+        } else if equal {
             return Ok(Some(true));
         }
     }

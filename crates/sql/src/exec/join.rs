@@ -92,7 +92,7 @@ impl<'p> NestedLoop<'p> {
         scope: &Scope<'p>,
     ) -> SqlResult<Self> {
         let first_only = matches!(kind, JoinKind::Semi | JoinKind::Anti);
-        let source = match (lateral, Lookup::of(right, first_only, scope)) {
+        let source = match (lateral, Lookup::of(right, first_only)) {
             (false, _) => Right::Unread,
             (true, Some(lookup)) => Right::Lookup(lookup),
             (true, None) => Right::Lateral,

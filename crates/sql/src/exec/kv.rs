@@ -3,8 +3,9 @@
 use super::{ExecContext, kv_error};
 use crate::plan::RowLock;
 use bytes::Bytes;
+use kv_api::columns::Program;
 use kv_api::{KvError, Span};
-use kv_client::{ReadOptions, ScanOptions};
+use kv_client::{ColumnPage, ReadOptions, ScanOptions};
 use sql_types::SqlResult;
 
 /// Entries of an index, and where to go on.
@@ -23,7 +24,11 @@ pub(crate) async fn get(
     key: &Bytes,
     lock: Option<RowLock>,
 ) -> SqlResult<Option<Bytes>> {
-    cx.txn.get(key, read(lock)).await.map_err(kv_error)
+    let value = cx.txn.get(key, read(lock)).await.map_err(kv_error)?;
+    if let Some(stats) = cx.stats {
+        stats.note_read(value.as_ref().map_or(0, |value| key.len() + value.len()));
+    }
+    Ok(value)
 }
 
 /// The values of keys, in their order.
@@ -35,7 +40,14 @@ pub(crate) async fn get_many(
     match keys {
         [] => Ok(Vec::new()),
         [key] => Ok(vec![get(cx, key, lock).await?]),
-        _ => cx.txn.get_many(keys, read(lock)).await.map_err(kv_error),
+        _ => {
+            let values = cx.txn.get_many(keys, read(lock)).await.map_err(kv_error)?;
+            if let Some(stats) = cx.stats {
+                let found = keys.iter().zip(&values).filter_map(|(key, value)| Some((key, value.as_ref()?)));
+                stats.note_read(found.map(|(key, value)| key.len() + value.len()).sum());
+            }
+            Ok(values)
+        }
     }
 }
 
@@ -49,7 +61,24 @@ pub(crate) async fn scan_page(
 ) -> SqlResult<Page> {
     let options = ScanOptions { reverse, limit: limit as u64, target_bytes: PAGE_BYTES, read: read(lock) };
     let page = cx.txn.scan(span, options).await.map_err(kv_error)?;
+    if let Some(stats) = cx.stats {
+        stats.note_read(bytes(&page.rows));
+    }
     Ok(Page { rows: page.rows, resume: page.resume })
+}
+
+/// The parts of a span that can be read side by side.
+pub(crate) async fn parts_by_range(cx: &ExecContext<'_>, span: &Span) -> SqlResult<Vec<Span>> {
+    cx.txn.parts_by_range(span).await.map_err(kv_error)
+}
+
+/// The first rows of a span, as columns.
+pub(crate) async fn scan_columns(
+    cx: &ExecContext<'_>,
+    span: &Span,
+    program: &Program,
+) -> SqlResult<ColumnPage> {
+    cx.txn.scan_columns(span, program).await.map_err(kv_error)
 }
 
 /// The first entries of each span.
@@ -61,7 +90,14 @@ pub(crate) async fn scan_many(
 ) -> SqlResult<Vec<Page>> {
     let options = ScanOptions { reverse, limit: 0, target_bytes: PAGE_BYTES, read: read(lock) };
     let pages = cx.txn.scan_many(spans, options).await.map_err(kv_error)?;
+    if let Some(stats) = cx.stats {
+        stats.note_read(pages.iter().map(|page| bytes(&page.rows)).sum());
+    }
     Ok(pages.into_iter().map(|page| Page { rows: page.rows, resume: page.resume }).collect())
+}
+
+fn bytes(entries: &[(Bytes, Bytes)]) -> usize {
+    entries.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
 
 /// Bytes after which a page ends.

@@ -10,6 +10,7 @@ use super::{ExecContext, Reservation, kv};
 use crate::plan::Plan;
 use kv_api::Span;
 use sql_types::{Row, SqlResult};
+use std::time::Instant;
 
 /// Left rows looked up at once.
 pub(super) const LOOKUP_ROWS: usize = 128;
@@ -24,8 +25,8 @@ pub(super) struct Lookup<'p> {
 impl<'p> Lookup<'p> {
     /// The look-up a plan is, if it is one. With `first_only`, no more than one row per left row will
     /// be used: then only accesses that find at most one are taken.
-    pub fn of(plan: &'p Plan, first_only: bool, scope: &Scope<'p>) -> Option<Self> {
-        let node = Node::of(plan).filter(|node| !scope.instrument && (!first_only || node.is_point()))?;
+    pub fn of(plan: &'p Plan, first_only: bool) -> Option<Self> {
+        let node = Node::of(plan).filter(|node| !first_only || node.is_point())?;
         Some(Lookup { node, reader: None, memory: Reservation::default() })
     }
 
@@ -41,11 +42,13 @@ impl<'p> Lookup<'p> {
             None => Reader::new(self.node, cx)?,
         };
         self.memory.release();
+        let start = cx.stats.map(|_| Instant::now());
         let scopes: Vec<Scope<'p>> = left.iter().map(|row| scope.with_row(row.clone())).collect();
         let entries = self.entries(&reader, &scopes, cx).await?;
         let (owners, entries): (Vec<usize>, Vec<Entry>) = entries.into_iter().unzip();
         let found = decode_each(self.node, &reader, &entries, cx).await?;
         let mut rows: Vec<Vec<Row>> = vec![Vec::new(); left.len()];
+        let (mut kept, mut removed) = (0, 0);
         for (owner, row) in owners.into_iter().zip(found) {
             let Some(row) = row else { continue };
             let keep = match self.node.filter {
@@ -54,7 +57,18 @@ impl<'p> Lookup<'p> {
             };
             if keep {
                 rows[owner].push(row);
+                kept += 1;
+            } else {
+                removed += 1;
             }
+        }
+        if let (Some(stats), Some(start)) = (cx.stats, start) {
+            stats.update(self.node.plan(), |stats| {
+                stats.loops += left.len() as u64;
+                stats.rows += kept;
+                stats.removed += removed;
+                stats.time += start.elapsed();
+            });
         }
         self.memory.grow(cx.memory, rows.iter().map(|rows| batch_bytes(rows)).sum())?;
         self.reader = Some(reader);

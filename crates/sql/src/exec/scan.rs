@@ -25,7 +25,7 @@ const FIRST_FILTERED_PAGE: usize = 128;
 
 /// The parts of a scan node.
 #[derive(Clone, Copy)]
-pub(super) struct Node<'p> {
+pub(crate) struct Node<'p> {
     plan: &'p Plan,
     table: &'p Arc<TableDescriptor>,
     pub index: IndexId,
@@ -53,6 +53,26 @@ impl<'p> Node<'p> {
             }),
             _ => None,
         }
+    }
+
+    /// The plan it is of.
+    pub fn plan(&self) -> &'p Plan {
+        self.plan
+    }
+
+    /// The table.
+    pub fn table(&self) -> &'p Arc<TableDescriptor> {
+        self.table
+    }
+
+    /// The columns wanted.
+    pub fn columns(&self) -> &'p [ColumnId] {
+        self.columns
+    }
+
+    /// Whether a number of rows is known that will do.
+    pub fn has_limit(&self) -> bool {
+        self.limit.is_some()
     }
 
     /// The lock to take while reading the scanned index itself.

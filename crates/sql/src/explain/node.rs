@@ -3,6 +3,7 @@
 use super::deparse::{Names, aggregate_text, expr_text, keys_text};
 use super::options::ExplainOptions;
 use crate::catalog::descriptor::{IndexId, TableDescriptor};
+use crate::optimize::origin::Columns;
 use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, SetOpKind, SubPlan};
 use crate::table::key_names;
 use sql_types::Type;
@@ -32,7 +33,9 @@ pub struct Node {
     pub kind: &'static str,
     /// `Filter: …` and the like.
     pub details: Vec<(&'static str, String)>,
-    /// Estimated cost.
+    /// Estimated cost until the first row.
+    pub startup: f64,
+    /// Estimated cost of all rows.
     pub cost: f64,
     /// Estimated rows.
     pub rows: f64,
@@ -51,6 +54,13 @@ pub fn describe(plan: &Plan, options: &ExplainOptions, actual: &dyn Fn(&Plan) ->
     Describer { options, actual, subplans: 0, outer: Vec::new() }.node(plan)
 }
 
+impl Node {
+    /// What is shown with the operator below it is estimated together with it.
+    fn estimated_as(&mut self, plan: &Plan) {
+        (self.startup, self.cost, self.rows, self.width) = (plan.startup, plan.cost, plan.rows, width(plan));
+    }
+}
+
 struct Describer<'a> {
     options: &'a ExplainOptions,
     actual: &'a dyn Fn(&Plan) -> Option<Actual>,
@@ -64,13 +74,13 @@ impl Describer<'_> {
         let mut node = match &plan.kind {
             PlanKind::Project { input, .. } if !is_one_row(input) => {
                 let mut node = self.node(input);
-                node.width = width(&plan.columns);
+                node.estimated_as(plan);
                 node
             }
             PlanKind::Filter { input, predicate } => {
                 let mut node = self.node(input);
                 node.details.push(("Filter", expr_text(predicate, self.names(&input.columns))));
-                node.rows = plan.rows;
+                node.estimated_as(plan);
                 node
             }
             PlanKind::Apply { input, subplans } => {
@@ -80,6 +90,7 @@ impl Describer<'_> {
                     self.subplan(subplan, *cached, &mut node);
                 }
                 self.outer.pop();
+                node.estimated_as(plan);
                 node
             }
             _ => self.operator(plan),
@@ -155,9 +166,10 @@ impl Describer<'_> {
             title,
             kind,
             details,
+            startup: plan.startup,
             cost: plan.cost,
             rows: plan.rows,
-            width: width(&plan.columns),
+            width: width(plan),
             actual: None,
             children,
             subplans,
@@ -367,11 +379,17 @@ fn join_title(
     (name, format!("{plain} {side} Join"))
 }
 
-/// Estimated bytes of a row.
-fn width(columns: &[PlanColumn]) -> usize {
-    let one = |ty: Type| match ty.info().map_or(if ty.is_enum() { 8 } else { -1 }, |info| info.len) {
-        len if len > 0 => len as usize,
-        _ => 32,
+/// Estimated bytes of a row: what the statistics say of columns that come from tables, what is usual for the type of
+/// others.
+fn width(plan: &Plan) -> usize {
+    let usual = |ty: Type| match ty.info().map_or(if ty.is_enum() { 8 } else { -1 }, |info| info.len) {
+        len if len > 0 => f64::from(len),
+        _ => 32.0,
     };
-    columns.iter().map(|column| one(column.ty.ty)).sum()
+    let one = |(index, column): (usize, &PlanColumn)| {
+        let origin = Columns::Plan(plan).origin(index);
+        let known = origin.and_then(|origin| Some(origin.column(&*origin.statistics()?)?.width));
+        known.filter(|width| *width > 0.0).unwrap_or_else(|| usual(column.ty.ty))
+    };
+    plan.columns.iter().enumerate().map(one).sum::<f64>().round() as usize
 }

@@ -52,6 +52,21 @@ fn analyze_shows_what_happened() {
 }
 
 #[test]
+fn costs_are_shown_until_the_first_row_and_the_last() {
+    let plan = optimize(bind("SELECT a FROM t ORDER BY b, a").unwrap().plan);
+    let options = ExplainOptions::default();
+    let lines = render(&describe(&plan, &options, &|_| None), &options, &Summary::default());
+    let costs = |line: &str| -> (f64, f64) {
+        let (_, rest) = line.split_once("(cost=").unwrap();
+        let (startup, rest) = rest.split_once("..").unwrap();
+        (startup.parse().unwrap(), rest.split_once(' ').unwrap().0.parse().unwrap())
+    };
+    let (sort, scan) = (costs(&lines[0]), costs(&lines[2]));
+    assert!(scan.0 == 0.0 && sort.0 > scan.1 && sort.1 > sort.0, "{lines:?}");
+    assert!(lines[2].ends_with("rows=100000 width=36)"), "{lines:?}");
+}
+
+#[test]
 fn json_is_one_document() {
     let plan = optimize(bind("SELECT * FROM t JOIN u ON u.t_id = t.id WHERE u.id = 3").unwrap().plan);
     let options = ExplainOptions { format: ExplainFormat::Json, ..ExplainOptions::default() };

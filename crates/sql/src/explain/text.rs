@@ -41,7 +41,8 @@ pub fn render(node: &Node, options: &ExplainOptions, summary: &Summary) -> Vec<S
 fn write_node(node: &Node, indent: usize, arrow: &str, options: &ExplainOptions, lines: &mut Vec<String>) {
     let mut line = format!("{}{arrow}{}", " ".repeat(indent), node.title);
     if options.costs {
-        line.push_str(&format!("  (cost=0.00..{:.2} rows={:.0} width={})", node.cost, node.rows, node.width));
+        let (startup, cost, width) = (node.startup, node.cost, node.width);
+        line.push_str(&format!("  (cost={startup:.2}..{cost:.2} rows={} width={width})", shown_rows(node)));
     }
     if options.analyze {
         line.push_str(&actual_text(node.actual, options));
@@ -63,6 +64,15 @@ fn write_node(node: &Node, indent: usize, arrow: &str, options: &ExplainOptions,
     for child in &node.children {
         write_node(child, inner, "->  ", options, lines);
     }
+}
+
+/// Rows as they are shown: one at least, unless it is certain that there are none.
+fn shown_rows(node: &Node) -> u64 {
+    if node.rows > 0.0 { node.rows.round().max(1.0) as u64 } else { 0 }
+}
+
+fn hundredths(cost: f64) -> f64 {
+    (cost * 100.0).round() / 100.0
 }
 
 fn actual_text(actual: Option<Actual>, options: &ExplainOptions) -> String {
@@ -106,9 +116,9 @@ fn node_value(node: &Node, options: &ExplainOptions) -> Value {
         object.insert("Relation Name".to_string(), json!(relation));
     }
     if options.costs {
-        object.insert("Startup Cost".to_string(), json!(0.0));
-        object.insert("Total Cost".to_string(), json!(node.cost));
-        object.insert("Plan Rows".to_string(), json!(node.rows.round() as u64));
+        object.insert("Startup Cost".to_string(), json!(hundredths(node.startup)));
+        object.insert("Total Cost".to_string(), json!(hundredths(node.cost)));
+        object.insert("Plan Rows".to_string(), json!(shown_rows(node)));
         object.insert("Plan Width".to_string(), json!(node.width));
     }
     if let (true, Some(actual)) = (options.analyze, node.actual) {

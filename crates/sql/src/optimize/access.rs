@@ -1,4 +1,4 @@
-//! Which index a scan reads and which part of it; how a join is computed.
+//! Which index a scan reads and which part of it.
 //!
 //! Equalities with the leading columns of an index become the prefix of the access, IN and
 //! `= ANY(array)` its alternatives, comparisons with the next column its bounds. Equalities that the
@@ -8,21 +8,28 @@
 //! A column of an index may be an expression; what is said here of columns goes for it as well. A partial index is
 //! looked at only if the conditions imply its predicate ([`super::implies`]).
 
-use super::estimate::{LOOKUP, PROBE, REQUEST, access_rows, covers, selectivity, table_rows};
+use super::estimate::{expected_limit, keyed_share, range_share, reading, table_rows};
 use super::implies::{implied, normal};
+use super::origin::Columns;
+use super::selectivity::of_all;
+use super::{cost, join_method};
 use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexExpression, IndexId, TableDescriptor};
-use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind, ScanBound, SortKey};
+use crate::plan::{Expr, IndexAccess, Plan, PlanKind, ScanBound, SortKey};
 use crate::table::bound_index;
-use sql_types::cast::{self, common_type};
+use sql_types::cast;
 use sql_types::functions::{EvalContext, Volatility};
 use sql_types::{Datum, Type};
+use std::cell::LazyCell;
 use std::sync::Arc;
+
+/// Ten times the rows that a limit which is not known is taken to be.
+const UNKNOWN_LIMIT: f64 = 1000.0;
 
 /// An order that whoever reads the rows wants.
 #[derive(Clone, Debug)]
-struct Wanted {
+pub struct Wanted {
     /// Expressions over the rows, and whether descending and NULLs first.
-    keys: Vec<(Expr, bool, bool)>,
+    pub keys: Vec<(Expr, bool, bool)>,
     /// How many rows will be read, if few.
     limit: Option<f64>,
 }
@@ -33,11 +40,11 @@ pub fn choose(plan: &mut Plan) {
 }
 
 /// Returns whether the rows come in the order wanted.
-fn choose_ordered(plan: &mut Plan, wanted: Option<Wanted>, limit: Option<f64>) -> bool {
+pub fn choose_ordered(plan: &mut Plan, wanted: Option<Wanted>, limit: Option<f64>) -> bool {
     match &mut plan.kind {
         PlanKind::Limit { input, limit, offset } => {
-            let rows = limit.as_ref().map(expected_limit);
-            let skipped = offset.as_ref().map_or(0.0, expected_limit);
+            let rows = limit.as_ref().map(|limit| expected_limit(limit, UNKNOWN_LIMIT));
+            let skipped = offset.as_ref().map_or(0.0, |offset| expected_limit(offset, UNKNOWN_LIMIT));
             choose_ordered(input, wanted, rows.map(|rows| rows + skipped))
         }
         PlanKind::Sort { input, keys, .. } => {
@@ -57,21 +64,13 @@ fn choose_ordered(plan: &mut Plan, wanted: Option<Wanted>, limit: Option<f64>) -
         }
         PlanKind::Filter { input, .. } => choose_ordered(input, wanted, None),
         PlanKind::Scan { .. } => choose_scan(plan, wanted.as_ref()),
-        PlanKind::Join { .. } => choose_join(plan, wanted),
+        PlanKind::Join { .. } => join_method::choose(plan, wanted),
         _ => {
             plan.for_each_child_mut(&mut |child, _| {
                 choose_ordered(child, None, None);
             });
             false
         }
-    }
-}
-
-fn expected_limit(limit: &Expr) -> f64 {
-    match limit {
-        Expr::Const(Datum::Int8(count), _) => *count as f64,
-        Expr::Const(..) => f64::MAX,
-        _ => 100.0,
     }
 }
 
@@ -106,6 +105,14 @@ fn through(wanted: Wanted, exprs: &[Expr]) -> Option<Wanted> {
     Some(Wanted { keys, ..wanted })
 }
 
+/// Whether an access finds at most one entry for each alternative.
+pub fn is_unique(table: &TableDescriptor, index: IndexId, access: &IndexAccess) -> bool {
+    let keyed = access.prefix.len() + usize::from(!access.in_list.is_empty());
+    table
+        .index(index)
+        .is_some_and(|index| index.unique && !index.timing.deferrable && keyed >= index.columns.len())
+}
+
 /// What an index offers for the conditions on a table.
 #[derive(Clone, Debug)]
 pub struct Choice {
@@ -115,8 +122,8 @@ pub struct Choice {
     pub access: IndexAccess,
     /// Conditions that the access does not express exactly.
     pub rest: Vec<Expr>,
-    /// Entries read.
-    pub read: f64,
+    /// Rows that satisfy all conditions.
+    pub rows: f64,
     /// Estimated cost.
     pub cost: f64,
     /// Whether the rows come in the order wanted, and whether that needs a reverse scan.
@@ -139,27 +146,39 @@ fn choose_scan(plan: &mut Plan, wanted: Option<&Wanted>) -> bool {
     choice.ordered.is_some()
 }
 
-/// The cheapest way to read the rows of a table that satisfy the conditions.
-fn best(
+/// How much less reading all of an index must cost than reading the table, to be worth it: less is within the error.
+const NARROWER: f64 = 0.85;
+
+/// The cheapest way to read the rows of a table that satisfy the conditions. One by a whole unique key needs no
+/// comparison.
+pub fn best(
     table: &Arc<TableDescriptor>,
     columns: &[ColumnId],
     conjuncts: Vec<Expr>,
     wanted: Option<&Wanted>,
 ) -> Choice {
+    let rows = LazyCell::new(|| table_rows(table) * of_all(&conjuncts, Columns::Table(table, columns)));
     let mut best: Option<Choice> = None;
     for index in &table.indexes {
         let Some(keys) = Keys::of(table, index, columns, &conjuncts) else { continue };
-        let choice = offer(table, index, &keys, columns, &conjuncts, wanted);
-        if best.as_ref().is_none_or(|best| choice.cost < best.cost) {
+        let offered = Offered { table, index, keys: &keys, columns, conjuncts: &conjuncts };
+        let choice = offer(offered, &rows, wanted);
+        if is_unique(table, index.id, &choice.access) && choice.access.in_list.is_empty() {
+            return choice;
+        }
+        let whole = choice.access.is_full() && choice.ordered.is_none();
+        let margin = if whole { NARROWER } else { 1.0 };
+        if best.as_ref().is_none_or(|best| choice.cost < best.cost * margin) {
             best = Some(choice);
         }
     }
+    let rows = *rows;
     best.unwrap_or_else(|| Choice {
         index: table.primary().id,
         access: IndexAccess::default(),
         rest: conjuncts,
-        read: table_rows(table),
-        cost: REQUEST + table_rows(table),
+        rows,
+        cost: cost::scan(table_rows(table), 0.0),
         ordered: None,
     })
 }
@@ -221,7 +240,7 @@ impl Keys {
             });
             known.then_some(expr)
         };
-        let (mut satisfied, mut share) = (Vec::new(), 1.0);
+        let mut satisfied = Vec::new();
         if !bound.conditions.is_empty() {
             let given: Vec<Expr> = conjuncts.iter().map(normal).collect();
             for condition in &bound.conditions {
@@ -230,7 +249,6 @@ impl Keys {
                     return None;
                 }
                 satisfied.extend((0..given.len()).filter(|at| given[*at].same(&condition)));
-                share *= selectivity(&condition);
             }
         }
         let key = |((id, expression, _), bound): (
@@ -244,6 +262,7 @@ impl Keys {
                 _ => column(id),
             }
         };
+        let share = indexed_share(table, index);
         Some(Keys { columns: index.parts().zip(&bound.columns).map(key).collect(), satisfied, share })
     }
 }
@@ -275,14 +294,22 @@ impl Key {
     }
 }
 
+/// An index that may be read.
+struct Offered<'o> {
+    table: &'o Arc<TableDescriptor>,
+    index: &'o IndexDescriptor,
+    keys: &'o Keys,
+    columns: &'o [ColumnId],
+    conjuncts: &'o [Expr],
+}
+
+/// What an index offers. `all_rows`: those that satisfy all conditions.
 fn offer(
-    table: &TableDescriptor,
-    index: &IndexDescriptor,
-    keys: &Keys,
-    columns: &[ColumnId],
-    conjuncts: &[Expr],
+    offered: Offered<'_>,
+    all_rows: &LazyCell<f64, impl FnOnce() -> f64>,
     wanted: Option<&Wanted>,
 ) -> Choice {
+    let Offered { table, index, keys, columns, conjuncts } = offered;
     let (access, mut used) = matching(index, keys, conjuncts);
     used.extend(&keys.satisfied);
     let rest: Vec<Expr> = conjuncts
@@ -291,24 +318,40 @@ fn offer(
         .filter(|(position, _)| !used.contains(position))
         .map(|(_, conjunct)| conjunct.clone())
         .collect();
-    let mut read = (access_rows(table, index.id, &access) * keys.share).max(1.0);
+    let by_key = is_unique(table, index.id, &access) && access.in_list.is_empty();
+    let (rows, mut entries) = if by_key {
+        (of_all(&rest, Columns::Table(table, columns)), 1.0)
+    } else {
+        let rows = **all_rows;
+        let share = keys.share * keyed_share(table, index, &access) * range_share(table, index, &access);
+        (rows, (table_rows(table) * share).max(rows).max(MIN_ENTRIES))
+    };
     let ordered = wanted.and_then(|wanted| gives_order(index, keys, &access, conjuncts, wanted));
-    let kept = rest.iter().map(selectivity).product::<f64>();
     let mut sort = 0.0;
-    match (wanted, ordered) {
-        (Some(wanted), Some(_)) => {
-            if let Some(limit) = wanted.limit {
-                read = read.min((limit / kept.max(1e-6)).max(1.0));
-            }
+    if let Some(wanted) = wanted {
+        let limit = wanted.limit.unwrap_or(rows);
+        if ordered.is_some() {
+            entries *= (limit / rows.max(1.0)).min(1.0);
+        } else {
+            sort = cost::sort(rows, limit);
         }
-        (Some(_), None) => {
-            let rows = (read * kept).max(1.0);
-            sort = rows * rows.max(2.0).log2() * 0.2;
-        }
-        _ => {}
     }
-    let per_row = if covers(table, index.id, columns) { 1.0 } else { 1.0 + LOOKUP };
-    Choice { index: index.id, access, rest, read, cost: REQUEST + read * per_row + sort, ordered }
+    let filter = Expr::conjunction(rest.clone());
+    let cost = reading(table, index, &access, columns, entries, filter.as_ref()) + sort;
+    Choice { index: index.id, access, rest, rows, cost, ordered }
+}
+
+/// Entries that an access is taken to read at least: what it is for a left row of a join is less than one on average.
+const MIN_ENTRIES: f64 = 1e-3;
+
+/// The share of a table's rows that an index has entries of.
+pub fn indexed_share(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> f64 {
+    if index.predicate.is_none() {
+        return 1.0;
+    }
+    let Ok(Some(bound)) = bound_index(table, index.id) else { return 1.0 };
+    let all: Vec<ColumnId> = table.columns.iter().map(|column| column.id).collect();
+    of_all(&bound.conditions, Columns::Table(table, &all))
 }
 
 /// Whether an index yields the order wanted: `Some(true)` if read backwards. Columns fixed by
@@ -562,7 +605,7 @@ fn like_prefix(conjunct: &Expr, key: &Key) -> Option<String> {
 }
 
 /// The least text, bytewise, greater than every text with this beginning.
-fn next_prefix(prefix: &str) -> Option<String> {
+pub fn next_prefix(prefix: &str) -> Option<String> {
     let mut characters: Vec<char> = prefix.chars().collect();
     while let Some(last) = characters.pop() {
         let next = (u32::from(last) + 1..=u32::from(last) + 0x900).find_map(char::from_u32);
@@ -572,173 +615,4 @@ fn next_prefix(prefix: &str) -> Option<String> {
         }
     }
     None
-}
-
-fn choose_join(plan: &mut Plan, wanted: Option<Wanted>) -> bool {
-    let PlanKind::Join { kind, method, left, right, on } = &mut plan.kind else { return false };
-    let width = left.columns.len();
-    if matches!(method, JoinMethod::NestedLoop)
-        && matches!(kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti)
-        && on.is_some()
-        && let Some(looked_up) = lookup(left, right, on.as_ref())
-    {
-        **right = looked_up;
-        *on = None;
-        *method = JoinMethod::Lateral;
-    }
-    let ordered = match (&*method, wanted) {
-        (JoinMethod::Lateral, Some(wanted)) if reads_left(&wanted, width) => {
-            choose_ordered(left, Some(wanted), None)
-        }
-        _ => {
-            choose_ordered(left, None, None);
-            false
-        }
-    };
-    choose_ordered(right, None, None);
-    if matches!(method, JoinMethod::NestedLoop) {
-        use_hash(plan);
-    }
-    ordered
-}
-
-/// Whether an order is one of the left rows of a join.
-fn reads_left(wanted: &Wanted, width: usize) -> bool {
-    let mut left = true;
-    for (expr, ..) in &wanted.keys {
-        expr.columns(&mut |index| left &= index < width);
-    }
-    left
-}
-
-/// The right side as an index look-up for each left row, if that is cheaper than reading it once.
-fn lookup(left: &Plan, right: &Plan, on: Option<&Expr>) -> Option<Plan> {
-    let PlanKind::Scan { table, index, access, columns, filter, reverse, lock, .. } = &right.kind else {
-        return None;
-    };
-    if !access.is_full() {
-        return None;
-    }
-    let width = left.columns.len();
-    let own = filter.clone().map_or_else(Vec::new, Expr::into_conjuncts);
-    let once = best(table, columns, own.clone(), None);
-    let mut conjuncts: Vec<Expr> = own.into_iter().map(|conjunct| inward(conjunct, 0)).collect();
-    conjuncts.extend(
-        on.cloned()
-            .map_or_else(Vec::new, Expr::into_conjuncts)
-            .into_iter()
-            .map(|conjunct| inward(conjunct, width)),
-    );
-    let each = best(table, columns, conjuncts.clone(), None);
-    let reads_left = |expr: &Expr| expr.any(&mut |part| matches!(part, Expr::Outer { depth: 0, .. }));
-    let keyed = each.access.prefix.iter().chain(&each.access.in_list).any(reads_left);
-    let whole = once.cost + left.rows + once.read * 1.5;
-    let looked_up = REQUEST + left.rows * (each.cost - REQUEST + PROBE);
-    if !keyed || looked_up >= whole {
-        return None;
-    }
-    let kind = PlanKind::Scan {
-        table: table.clone(),
-        index: *index,
-        access: IndexAccess::default(),
-        columns: columns.clone(),
-        filter: Expr::conjunction(conjuncts),
-        reverse: *reverse,
-        lock: *lock,
-        limit: None,
-    };
-    let mut plan = Plan::new(kind, right.columns.clone());
-    plan.rows = each.read;
-    plan.cost = each.cost;
-    Some(plan)
-}
-
-/// A condition over the joined row (or, with `width` 0, over the right row) as one inside the right
-/// side of a lateral join.
-fn inward(mut expr: Expr, width: usize) -> Expr {
-    expr.replace(&mut |part| match part {
-        Expr::Column(index, ty) if *index < width => Some(Expr::Outer { depth: 0, index: *index, ty: *ty }),
-        Expr::Column(index, ty) => Some(Expr::Column(index - width, *ty)),
-        Expr::Outer { depth, index, ty } => Some(Expr::Outer { depth: depth + 1, index: *index, ty: *ty }),
-        _ => None,
-    });
-    expr
-}
-
-/// Equalities between the sides become hash keys; the smaller side of an inner join is kept.
-fn use_hash(plan: &mut Plan) {
-    let PlanKind::Join { kind, method, left, right, on } = &mut plan.kind else { return };
-    let width = left.columns.len();
-    let (mut keys, mut rest) = (Vec::new(), Vec::new());
-    for conjunct in on.take().map_or_else(Vec::new, Expr::into_conjuncts) {
-        match hash_key(&conjunct, width) {
-            Some(key) => keys.push(key),
-            None => rest.push(conjunct),
-        }
-    }
-    *on = Expr::conjunction(rest);
-    if keys.is_empty() {
-        return;
-    }
-    let swap = *kind == JoinKind::Inner && left.rows * 2.0 < right.rows;
-    if !swap {
-        *method = JoinMethod::Hash(keys);
-        return;
-    }
-    let right_width = right.columns.len();
-    if let Some(on) = on {
-        on.replace(&mut |part| match part {
-            Expr::Column(index, ty) if *index < width => Some(Expr::Column(index + right_width, *ty)),
-            Expr::Column(index, ty) => Some(Expr::Column(index - width, *ty)),
-            _ => None,
-        });
-    }
-    std::mem::swap(left, right);
-    *method = JoinMethod::Hash(keys.into_iter().map(|(left, right)| (right, left)).collect());
-    let columns = std::mem::take(&mut plan.columns);
-    plan.columns = columns[width..].iter().chain(&columns[..width]).cloned().collect();
-    let exprs = columns
-        .iter()
-        .enumerate()
-        .map(|(index, column)| {
-            let position = if index < width { index + right_width } else { index - width };
-            Expr::Column(position, column.ty.ty)
-        })
-        .collect();
-    let join = std::mem::replace(plan, Plan::one_row());
-    let (rows, cost) = (join.rows, join.cost);
-    *plan = Plan { kind: PlanKind::Project { input: Box::new(join), exprs }, columns, rows, cost };
-}
-
-/// An equality of an expression over the left row with one over the right row, of one type.
-fn hash_key(conjunct: &Expr, width: usize) -> Option<(Expr, Expr)> {
-    let Expr::Call { function, args, .. } = conjunct else { return None };
-    let [a, b] = &args[..] else { return None };
-    if function.name != "=" || conjunct.volatility() == Volatility::Volatile {
-        return None;
-    }
-    let (a_left, a_right) = super::pushdown::sides(a, width);
-    let (b_left, b_right) = super::pushdown::sides(b, width);
-    let (left, right) = match (a_left, a_right, b_left, b_right) {
-        (true, false, false, true) => (a.clone(), b.clone()),
-        (false, true, true, false) => (b.clone(), a.clone()),
-        _ => return None,
-    };
-    let ty = match (left.ty(), right.ty()) {
-        (a, b) if a == b => a,
-        (a, b) => common_type(&[a, b])?,
-    };
-    if matches!(ty, Type::BPCHAR | Type::RECORD | Type::JSON) {
-        return None;
-    }
-    let as_type = |expr: Expr| {
-        if expr.ty() == ty {
-            expr
-        } else {
-            Expr::Cast { expr: Box::new(expr), to: ty.into(), explicit: false }
-        }
-    };
-    let mut right = as_type(right);
-    right.shift_columns(-(width as isize));
-    Some((as_type(left), right))
 }

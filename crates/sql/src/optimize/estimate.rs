@@ -1,232 +1,433 @@
-//! Estimates: how many rows an operator returns and what that costs.
+//! Estimates: how many rows an operator returns, and what that costs ([`cost`]).
 //!
-//! Without statistics beyond the number of rows, conditions are taken to keep the shares PostgreSQL
-//! assumes in that case. The unit of cost is one row processed by the row engine.
+//! Rows come from the conditions and not from how they are carried out: whichever index or join method is chosen,
+//! the result is estimated to have the same rows. An operator is taken to return one row at least, so
+//! that nothing above it seems to be free.
 
-use crate::catalog::descriptor::{IndexId, TableDescriptor};
-use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind};
-use sql_types::Datum;
+use super::origin::{Columns, Origin};
+use super::selectivity::{UNKNOWN_ALTERNATIVES, between, equality, of_all, selectivity};
+use super::{access, cardinality, cost, join_method};
+use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexId, TableDescriptor};
+use crate::plan::{
+    Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind, SetInvocation, SetOpKind, SubPlan,
+};
+use sql_types::{Datum, encoding};
+use std::sync::Arc;
 
-/// Rows of a table nobody has counted.
+/// Rows of a table that was never analyzed.
 pub const UNKNOWN_ROWS: f64 = 1000.0;
-/// Share of rows with a given value, for columns that are not unique.
-pub const EQUALITY: f64 = 0.005;
-/// Share of rows within an open range.
-pub const RANGE: f64 = 1.0 / 3.0;
-/// Share of rows for any other condition.
-pub const OTHER: f64 = 0.25;
-/// Cost of a request to the key-value store.
-pub const REQUEST: f64 = 20.0;
-/// Cost of one look-up of a join: the requests of many left rows travel together.
-pub const PROBE: f64 = 4.0;
-/// Cost of fetching one primary row from a secondary index.
-pub const LOOKUP: f64 = 4.0;
+/// Share of rows with a given value of a further column of a key of which nothing is known.
+const FURTHER_EQUALITY: f64 = 0.1;
+/// Bytes of a value of which nothing is known.
+const UNKNOWN_WIDTH: f64 = 8.0;
+/// Bytes of an index entry beside its values.
+const ENTRY_HEADER_BYTES: f64 = 10.0;
+/// Rows of a computed catalog table.
+const SYSTEM_ROWS: f64 = 200.0;
+/// Rows of a set-returning function.
+const FUNCTION_ROWS: f64 = 100.0;
+/// How often the step of a recursive query runs.
+const ROUNDS: f64 = 10.0;
 
-/// Fills in `rows` and `cost` of every operator.
-pub fn estimate(plan: &mut Plan) {
-    plan.for_each_child_mut(&mut |child, _| estimate(child));
-    let (rows, cost) = of(plan);
-    plan.rows = rows.max(0.0);
-    plan.cost = cost.max(0.0);
+/// Fills in rows and costs of every operator. `chosen`: scans say how they read; before, the cheapest way is
+/// assumed.
+pub fn estimate(plan: &mut Plan, chosen: bool) {
+    Estimator { chosen, ctes: Vec::new() }.visit(plan);
 }
 
 /// Rows of a table.
 pub fn table_rows(table: &TableDescriptor) -> f64 {
-    table.row_count.unwrap_or(UNKNOWN_ROWS).max(1.0)
+    table.statistics.rows().unwrap_or(UNKNOWN_ROWS).max(1.0)
 }
 
-fn of(plan: &Plan) -> (f64, f64) {
-    match &plan.kind {
-        PlanKind::Values(rows) => (rows.len() as f64, rows.len() as f64 * 0.1),
-        PlanKind::Scan { table, access, filter, columns, .. } if access.is_full() => {
-            let choice = super::access::cheapest(table, columns, filter.as_ref());
-            let kept = choice.read * choice.rest.iter().map(selectivity).product::<f64>();
-            (kept.max(1.0), choice.cost)
-        }
-        PlanKind::Scan { table, index, access, filter, columns, .. } => {
-            let read = access_rows(table, *index, access);
-            let kept = read * filter.as_ref().map_or(1.0, selectivity);
-            let covered = covers(table, *index, columns);
-            let per_row = if covered { 1.0 } else { 1.0 + LOOKUP };
-            (kept.max(1.0), REQUEST + read * per_row)
-        }
-        PlanKind::SystemScan { .. } => (200.0, 200.0),
-        PlanKind::FunctionScan { .. } => (100.0, 100.0),
-        PlanKind::CteScan { .. } => (100.0, 100.0),
-        PlanKind::Filter { input, predicate } => {
-            ((input.rows * selectivity(predicate)).max(1.0), input.cost + input.rows * 0.5)
-        }
-        PlanKind::Project { input, exprs } => {
-            (input.rows, input.cost + input.rows * 0.1 * exprs.len() as f64)
-        }
-        PlanKind::ProjectSet { input, .. } => (input.rows * 10.0, input.cost + input.rows * 10.0),
-        PlanKind::Apply { input, subplans } => {
-            let inner: f64 = subplans
-                .iter()
-                .map(|(subplan, cached)| {
-                    let cost = subplan.plan().map_or(REQUEST, |plan| plan.cost);
-                    if *cached { cost } else { cost * input.rows }
-                })
-                .sum();
-            (input.rows, input.cost + inner)
-        }
-        PlanKind::Join { kind, method, left, right, on } => join(*kind, method, left, right, on.as_ref()),
-        PlanKind::Aggregate { input, groups, sets, .. } => {
-            let rows = if groups.is_empty() { 1.0 } else { (input.rows * 0.1).max(1.0) * sets.len() as f64 };
-            (rows, input.cost + input.rows)
-        }
-        PlanKind::Window { input, .. } => (input.rows, input.cost + sort_cost(input.rows)),
-        PlanKind::Sort { input, .. } => (input.rows, input.cost + sort_cost(input.rows)),
-        PlanKind::Limit { input, limit, .. } => {
-            let wanted = match limit {
-                Some(Expr::Const(Datum::Int8(count), _)) => *count as f64,
-                Some(Expr::Const(..)) | None => input.rows,
-                Some(_) => (input.rows * 0.1).max(1.0),
-            };
-            let rows = wanted.min(input.rows);
-            (rows, input.cost)
-        }
-        PlanKind::Distinct { input, .. } => ((input.rows * 0.5).max(1.0), input.cost + input.rows),
-        PlanKind::SetOp { left, right, .. } => {
-            (left.rows + right.rows, left.cost + right.cost + left.rows + right.rows)
-        }
-        PlanKind::With { ctes, body } => {
-            (body.rows, body.cost + ctes.iter().map(|(_, plan)| plan.cost).sum::<f64>())
-        }
-        PlanKind::Recursive { base, step, .. } => {
-            (base.rows + 10.0 * step.rows, base.cost + 10.0 * step.cost)
-        }
-        PlanKind::Insert { input, .. } | PlanKind::Update { input, .. } | PlanKind::Delete { input, .. } => {
-            (input.rows, input.cost + input.rows * LOOKUP)
-        }
+/// Bytes of a row of a table where it is stored.
+fn row_bytes(table: &TableDescriptor) -> f64 {
+    match table.statistics.get() {
+        Some(known) if known.bytes > 0.0 && known.rows > 0.0 => known.bytes / known.rows,
+        _ => cost::unknown_row_bytes(table.columns.len()),
     }
 }
 
-fn sort_cost(rows: f64) -> f64 {
-    rows * rows.max(2.0).log2() * 0.2
+/// Bytes of an entry of an index.
+fn entry_bytes(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> f64 {
+    let primary = table.primary();
+    if index.id == primary.id {
+        return row_bytes(table);
+    }
+    let known = table.statistics.get();
+    let width = |id: ColumnId| {
+        let column = known.as_ref().and_then(|known| known.column(table, id));
+        column.map_or(UNKNOWN_WIDTH, |column| column.width * (1.0 - column.null_fraction))
+    };
+    let values = index.columns.iter().chain(&primary.columns).map(|(id, _)| width(*id));
+    ENTRY_HEADER_BYTES + values.sum::<f64>()
 }
 
-fn join(kind: JoinKind, method: &JoinMethod, left: &Plan, right: &Plan, on: Option<&Expr>) -> (f64, f64) {
-    let pairs = left.rows * right.rows;
-    let equal = match method {
-        JoinMethod::Hash(keys) if !keys.is_empty() => pairs / left.rows.max(right.rows).max(1.0),
-        _ => pairs,
-    };
-    let matching = equal
-        * on.map_or(1.0, |on| match method {
-            JoinMethod::NestedLoop => join_selectivity(on, left, right),
-            _ => selectivity(on),
-        });
-    let rows = match kind {
-        JoinKind::Inner => matching,
-        JoinKind::Left => matching.max(left.rows),
-        JoinKind::Right => matching.max(right.rows),
-        JoinKind::Full => matching.max(left.rows).max(right.rows),
-        JoinKind::Semi => (left.rows * 0.5).min(matching).max(1.0),
-        JoinKind::Anti => (left.rows * 0.5).max(1.0),
-    };
-    let cost = match method {
-        JoinMethod::NestedLoop => left.cost + right.cost + pairs * 0.5,
-        JoinMethod::Lateral => left.cost + REQUEST + left.rows * (right.cost - REQUEST + PROBE).max(PROBE),
-        JoinMethod::Hash(_) => left.cost + right.cost + left.rows + right.rows * 1.5,
-    };
-    (rows.max(1.0), cost + rows * 0.1)
+/// What is estimated of an operator.
+#[derive(Clone, Copy, Debug, Default)]
+struct Estimate {
+    rows: f64,
+    /// Cost until the first row.
+    startup: f64,
+    cost: f64,
 }
 
-/// Equalities between the sides keep about one match per row of the larger side.
-fn join_selectivity(on: &Expr, left: &Plan, right: &Plan) -> f64 {
-    let width = left.columns.len();
-    let conjuncts: Vec<&Expr> = match on {
-        Expr::And(parts) => parts.iter().collect(),
-        other => vec![other],
-    };
-    conjuncts
-        .into_iter()
-        .map(|conjunct| match super::pushdown::sides(conjunct, width) {
-            (true, true) if is_equality(conjunct) => 1.0 / left.rows.max(right.rows).max(1.0),
-            _ => selectivity(conjunct),
-        })
-        .product()
+struct Estimator {
+    chosen: bool,
+    /// Rows of common table expressions, by number.
+    ctes: Vec<(usize, f64)>,
 }
 
-fn is_equality(expr: &Expr) -> bool {
-    matches!(expr, Expr::Call { function, args, .. } if function.name == "=" && args.len() == 2)
-}
-
-/// The share of rows that satisfy a condition.
-pub fn selectivity(expr: &Expr) -> f64 {
-    match expr {
-        Expr::And(parts) => parts.iter().map(selectivity).product(),
-        Expr::Or(parts) => 1.0 - parts.iter().map(|part| 1.0 - selectivity(part)).product::<f64>(),
-        Expr::Not(inner) => 1.0 - selectivity(inner),
-        Expr::Const(Datum::Bool(true), _) => 1.0,
-        Expr::Const(..) => 0.0,
-        Expr::IsNull(_, negated) => {
-            if *negated {
-                0.995
-            } else {
-                EQUALITY
+impl Estimator {
+    fn visit(&mut self, plan: &mut Plan) {
+        match &mut plan.kind {
+            PlanKind::With { ctes, body } => {
+                for (number, cte) in ctes {
+                    self.visit(cte);
+                    self.ctes.push((*number, cte.rows));
+                }
+                self.visit(body);
             }
+            PlanKind::Recursive { cte, base, step, .. } => {
+                self.visit(base);
+                self.ctes.push((*cte, base.rows));
+                self.visit(step);
+            }
+            _ => plan.for_each_child_mut(&mut |child, _| self.visit(child)),
         }
-        Expr::InList(_, list, negated) => {
-            let share = (EQUALITY * list.len() as f64).min(0.5);
-            if *negated { 1.0 - share } else { share }
+        let found = self.of(plan);
+        plan.rows = found.rows;
+        plan.startup = found.startup;
+        plan.cost = found.cost.max(found.startup);
+    }
+
+    fn of(&self, plan: &Plan) -> Estimate {
+        match &plan.kind {
+            PlanKind::Values(rows) => constant(rows.len() as f64, cost::EXPRESSION),
+            PlanKind::Scan { .. } if !self.chosen => undecided_scan(plan),
+            PlanKind::Scan { .. } => scan(plan),
+            PlanKind::SystemScan { .. } => constant(SYSTEM_ROWS, cost::ROW),
+            PlanKind::FunctionScan { functions, .. } => {
+                constant(functions.iter().map(function_rows).fold(1.0, f64::max), cost::ROW)
+            }
+            PlanKind::CteScan { cte } => {
+                let known = self.ctes.iter().rev().find(|(number, _)| number == cte);
+                constant(known.map_or(FUNCTION_ROWS, |(_, rows)| *rows), cost::ROW)
+            }
+            PlanKind::Filter { input, predicate } => {
+                let rows = input.rows * selectivity(predicate, Columns::Plan(input));
+                above(input, rows.max(input.rows.min(1.0)), operations(predicate) * input.rows)
+            }
+            PlanKind::Project { input, exprs } => {
+                let computed = exprs.iter().filter(|expr| !matches!(expr, Expr::Column(..))).count();
+                above(input, input.rows, input.rows * (cost::ROW + computed as f64 * cost::EXPRESSION))
+            }
+            PlanKind::ProjectSet { input, .. } => {
+                let rows = input.rows * ROUNDS;
+                above(input, rows, rows * cost::ROW)
+            }
+            PlanKind::Apply { input, subplans } => {
+                let once = |subplan: &SubPlan| subplan.plan().map_or(cost::REQUEST, |plan| plan.cost);
+                let inner =
+                    subplans.iter().map(
+                        |(subplan, cached)| {
+                            if *cached { once(subplan) } else { once(subplan) * input.rows }
+                        },
+                    );
+                above(input, input.rows, inner.sum())
+            }
+            PlanKind::Join { kind, method, left, right, on } => join(*kind, method, left, right, on.as_ref()),
+            PlanKind::Aggregate { input, groups, sets, aggregates } => {
+                let of_set = |set: &Vec<usize>| {
+                    let exprs = set.iter().filter_map(|at| groups.get(*at));
+                    cardinality::distinct(exprs, Columns::Plan(input), input.rows)
+                };
+                let rows: f64 = sets.iter().map(of_set).sum();
+                let work = cost::group(input.rows, rows, groups.len() + aggregates.len());
+                blocking(input, rows.max(1.0), work * sets.len().max(1) as f64, rows * cost::ROW)
+            }
+            PlanKind::Window { input, calls } => {
+                let work = input.rows * calls.len() as f64 * cost::EXPRESSION;
+                blocking(input, input.rows, cost::sort(input.rows, input.rows), work)
+            }
+            PlanKind::Sort { input, limit, .. } => {
+                let wanted = limit.as_ref().map_or(input.rows, |limit| expected_limit(limit, input.rows));
+                blocking(input, input.rows, cost::sort(input.rows, wanted), input.rows * cost::ROW)
+            }
+            PlanKind::Limit { input, limit, offset } => {
+                let skipped = offset.as_ref().map_or(0.0, |offset| expected_limit(offset, input.rows));
+                let wanted = limit.as_ref().map_or(input.rows, |limit| expected_limit(limit, input.rows));
+                let read = (skipped + wanted).min(input.rows);
+                let share = if input.rows > 0.0 { read / input.rows } else { 1.0 };
+                let cost = input.startup + (input.cost - input.startup) * share;
+                Estimate { rows: (read - skipped).max(input.rows.min(1.0)), startup: input.startup, cost }
+            }
+            PlanKind::Distinct { input, on } => {
+                let all: Vec<Expr> = match on.is_empty() {
+                    true => (0..).zip(&input.columns).map(|(at, c)| Expr::Column(at, c.ty.ty)).collect(),
+                    false => on.clone(),
+                };
+                let rows = cardinality::distinct(&all, Columns::Plan(input), input.rows);
+                above(input, rows, cost::group(input.rows, rows, all.len()))
+            }
+            PlanKind::SetOp { kind, all, left, right } => set_op(*kind, *all, left, right),
+            PlanKind::With { ctes, body } => {
+                let inner: f64 = ctes.iter().map(|(_, plan)| plan.cost).sum();
+                Estimate { rows: body.rows, startup: body.startup, cost: body.cost + inner }
+            }
+            PlanKind::Recursive { base, step, .. } => Estimate {
+                rows: base.rows + ROUNDS * step.rows,
+                startup: base.startup,
+                cost: base.cost + ROUNDS * step.cost,
+            },
+            PlanKind::Insert { input, .. }
+            | PlanKind::Update { input, .. }
+            | PlanKind::Delete { input, .. } => above(input, input.rows, input.rows * cost::CHANGE),
         }
-        Expr::AnyArray { any: true, .. } => EQUALITY * 10.0,
-        Expr::Call { function, args, .. } if args.len() == 2 => match function.name {
-            "=" => EQUALITY,
-            "<>" => 1.0 - EQUALITY,
-            "<" | "<=" | ">" | ">=" => RANGE,
-            "~~" | "~~*" | "~" | "~*" => 0.05,
-            _ => OTHER,
-        },
-        _ => OTHER,
     }
 }
 
-/// How many entries of an index an access reads.
-pub fn access_rows(table: &TableDescriptor, index: IndexId, access: &IndexAccess) -> f64 {
-    let rows = table_rows(table);
-    let Some(index) = table.index(index) else { return rows };
-    let fixed = access.prefix.len();
-    let alternatives = match access.in_list.len() {
-        0 => 1.0,
-        count => {
-            if access.in_list.iter().any(|expr| expr.ty().element().is_some()) {
-                10.0
-            } else {
-                count as f64
-            }
-        }
-    };
-    let keyed = fixed + usize::from(!access.in_list.is_empty());
-    if index.unique && !index.timing.deferrable && keyed >= index.columns.len() {
-        return alternatives.min(rows);
+fn constant(rows: f64, each: f64) -> Estimate {
+    Estimate { rows, startup: 0.0, cost: rows * each }
+}
+
+/// An operator that works as rows come.
+fn above(input: &Plan, rows: f64, work: f64) -> Estimate {
+    Estimate { rows, startup: input.startup, cost: input.cost + work }
+}
+
+/// An operator that reads all its input first.
+fn blocking(input: &Plan, rows: f64, before: f64, after: f64) -> Estimate {
+    let startup = input.cost + before;
+    Estimate { rows, startup, cost: startup + after }
+}
+
+/// How many rows a LIMIT or OFFSET means.
+pub fn expected_limit(limit: &Expr, rows: f64) -> f64 {
+    match limit {
+        Expr::Const(Datum::Int8(count), _) => (*count as f64).max(0.0),
+        Expr::Const(..) => rows,
+        // PostgreSQL's guess too.
+        _ => (rows * 0.1).max(1.0),
     }
-    let mut share = 1.0;
-    for position in 0..keyed {
-        // Later columns of a key are less selective than the first.
-        share *= if position == 0 { EQUALITY } else { 0.1 };
+}
+
+fn function_rows(call: &SetInvocation) -> f64 {
+    let number = |expr: &Expr| match expr {
+        Expr::Const(Datum::Int4(number), _) => Some(f64::from(*number)),
+        Expr::Const(Datum::Int8(number), _) => Some(*number as f64),
+        _ => None,
+    };
+    let known = match (call.function.name, &call.args[..]) {
+        ("generate_series", [from, to]) => {
+            number(from).zip(number(to)).map(|(from, to)| (to - from + 1.0).max(0.0))
+        }
+        ("unnest", [Expr::Const(Datum::Array(array), _)]) => Some(array.values.len() as f64),
+        _ => None,
+    };
+    known.unwrap_or(FUNCTION_ROWS)
+}
+
+/// Cost of evaluating an expression once: its operators and functions.
+pub fn operations(expr: &Expr) -> f64 {
+    let mut count = 0;
+    expr.visit(&mut |part| {
+        count += usize::from(!matches!(part, Expr::Column(..) | Expr::Const(..) | Expr::Param(..)));
+    });
+    count as f64 * cost::EXPRESSION
+}
+
+fn undecided_scan(plan: &Plan) -> Estimate {
+    let PlanKind::Scan { table, columns, filter, .. } = &plan.kind else { return Estimate::default() };
+    let choice = access::cheapest(table, columns, filter.as_ref());
+    Estimate { rows: choice.rows.max(1.0), startup: 0.0, cost: choice.cost }
+}
+
+fn scan(plan: &Plan) -> Estimate {
+    let PlanKind::Scan { table, index, access, columns, filter, .. } = &plan.kind else {
+        return Estimate::default();
+    };
+    let Some(descriptor) = table.index(*index) else { return Estimate::default() };
+    let seen = Columns::Table(table, columns);
+    let indexed = table_rows(table) * access::indexed_share(table, descriptor);
+    let keyed = indexed * keyed_share(table, descriptor, access);
+    let entries = keyed * range_share(table, descriptor, access);
+    let conditions: Vec<Expr> = filter.clone().map_or_else(Vec::new, Expr::into_conjuncts);
+    let mut rows = keyed * of_all(&conditions, seen);
+    if !access.reads_outer() {
+        rows = rows.max(1.0);
+    }
+    let cost = reading(table, descriptor, access, columns, entries.max(rows), filter.as_ref());
+    Estimate { rows, startup: 0.0, cost }
+}
+
+/// Cost of reading so many entries of an index.
+pub fn reading(
+    table: &Arc<TableDescriptor>,
+    index: &IndexDescriptor,
+    access: &IndexAccess,
+    columns: &[ColumnId],
+    entries: f64,
+    filter: Option<&Expr>,
+) -> f64 {
+    let bytes = entry_bytes(table, index);
+    let spans = (alternatives(access) - 1.0).max(0.0);
+    let read = if access::is_unique(table, index.id, access) {
+        cost::REQUEST + entries * (cost::KEY + bytes * cost::BYTE)
+    } else {
+        cost::scan(entries, bytes) + spans * cost::SPAN
+    };
+    let fetched = if covers(table, index.id, columns) { 0.0 } else { cost::fetch(entries, row_bytes(table)) };
+    read + fetched + entries * (cost::ROW + filter.map_or(0.0, operations))
+}
+
+/// How many alternatives of the column after the prefix an access reads.
+fn alternatives(access: &IndexAccess) -> f64 {
+    let one = |expr: &Expr| if expr.ty().element().is_some() { UNKNOWN_ALTERNATIVES } else { 1.0 };
+    access.in_list.iter().map(one).sum::<f64>().max(1.0)
+}
+
+/// The share of the entries of an index that have the values an access names.
+pub fn keyed_share(table: &Arc<TableDescriptor>, index: &IndexDescriptor, access: &IndexAccess) -> f64 {
+    if access::is_unique(table, index.id, access) {
+        return (alternatives(access) / table_rows(table)).min(1.0);
+    }
+    let origin = |at: usize| index.columns.get(at).map(|(column, _)| Origin { table, column: *column });
+    let known = table.statistics.get().filter(|known| !known.columns.is_empty());
+    let average = |at: usize| match origin(at) {
+        Some(origin) if at == 0 || known.is_some() => equality(origin, None),
+        _ => FURTHER_EQUALITY,
+    };
+    let given = |at: usize, expr: &Expr| match (origin(at), expr) {
+        (Some(origin), Expr::Const(value, _)) if at == 0 || known.is_some() => equality(origin, Some(value)),
+        _ => average(at),
+    };
+    let shares: Vec<f64> = access.prefix.iter().enumerate().map(|(at, expr)| given(at, expr)).collect();
+    let mut share: f64 = shares.iter().product();
+    let ids: Vec<ColumnId> = index.columns.iter().take(shares.len()).map(|(id, _)| *id).collect();
+    if let Some(distinct) = known.as_ref().and_then(|known| known.group(&ids)) {
+        // Values that go together are more common than if they did not.
+        let apart: f64 = (0..shares.len()).map(average).product();
+        let together = (1.0 / distinct.max(1.0) / apart.max(f64::MIN_POSITIVE)).max(1.0);
+        share = shares.iter().copied().fold(share * together, f64::min);
     }
     if !access.in_list.is_empty() {
-        share *= alternatives;
+        let at = access.prefix.len();
+        let of = |expr: &Expr| match expr.ty().element() {
+            Some(_) => UNKNOWN_ALTERNATIVES * average(at),
+            None => given(at, expr),
+        };
+        share *= access.in_list.iter().map(of).sum::<f64>();
     }
-    share *= match (&access.lower, &access.upper) {
-        (Some(_), Some(_)) => 0.1,
-        (None, None) => 1.0,
-        _ => RANGE,
+    share.min(1.0)
+}
+
+/// The share of the entries with those values that lie between the bounds of an access.
+pub fn range_share(table: &Arc<TableDescriptor>, index: &IndexDescriptor, access: &IndexAccess) -> f64 {
+    let at = access.prefix.len() + usize::from(!access.in_list.is_empty());
+    let Some((column, descending)) = index.columns.get(at) else { return 1.0 };
+    let bound = |bound: &Option<crate::plan::ScanBound>| {
+        bound.as_ref().map(|bound| (bound.value.clone(), bound.inclusive))
     };
-    (rows * share.min(1.0)).max(1.0)
+    let (mut low, mut high) = (bound(&access.lower), bound(&access.upper));
+    if *descending {
+        std::mem::swap(&mut low, &mut high);
+    }
+    if low.is_none() && high.is_none() {
+        return 1.0;
+    }
+    between(Origin { table, column: *column }, low, high)
 }
 
 /// Whether an index holds all the columns, so that no primary row is fetched.
-pub fn covers(table: &TableDescriptor, index: IndexId, columns: &[u32]) -> bool {
+pub fn covers(table: &TableDescriptor, index: IndexId, columns: &[ColumnId]) -> bool {
     if index == table.primary().id {
         return true;
     }
     let Some(index) = table.index(index) else { return true };
     columns.iter().all(|id| {
-        index.columns.iter().any(|(own, _)| own == id)
-            || table.primary().columns.iter().any(|(own, _)| own == id)
+        let exact = table.column(*id).is_some_and(|column| encoding::key_is_exact(column.ty.ty));
+        exact && index.columns.iter().chain(&table.primary().columns).any(|(own, _)| own == id)
     })
+}
+
+fn join(kind: JoinKind, method: &JoinMethod, left: &Plan, right: &Plan, on: Option<&Expr>) -> Estimate {
+    let pair = Columns::Pair(left, right);
+    let (keys, rest): (Vec<(Expr, Expr)>, f64) = match method {
+        JoinMethod::Hash(keys) => (keys.clone(), on.map_or(1.0, |on| selectivity(on, pair))),
+        JoinMethod::NestedLoop => {
+            let (keys, rest) = join_method::split_equalities(on.cloned(), left.columns.len());
+            let rest = of_all(&rest, pair);
+            (keys, rest)
+        }
+        JoinMethod::Lateral => (Vec::new(), on.map_or(1.0, |on| selectivity(on, pair))),
+    };
+    let equal = match method {
+        JoinMethod::Lateral => found_share(left, right),
+        _ => cardinality::equal_share(&keys, left, right),
+    };
+    let matching = left.rows * right.rows * equal * rest;
+    let matched = || match (method, keys.is_empty()) {
+        (JoinMethod::Lateral, _) => (right.rows * rest).min(1.0) * found_share(left, right),
+        (_, true) => (right.rows * rest).min(1.0) * 0.5,
+        _ => cardinality::matched_share(&keys, left, right) * if rest < 1.0 { 0.5 } else { 1.0 },
+    };
+    let rows = match kind {
+        JoinKind::Inner => matching,
+        JoinKind::Left => matching.max(left.rows),
+        JoinKind::Right => matching.max(right.rows),
+        JoinKind::Full => matching.max(left.rows).max(right.rows),
+        JoinKind::Semi => left.rows * matched(),
+        JoinKind::Anti => left.rows * (1.0 - matched()),
+    };
+    let rows = rows.max(left.rows.min(1.0));
+    let cost = match method {
+        JoinMethod::Lateral => left.cost + look_up_cost(left.rows, right) + rows * cost::ROW,
+        _ if !keys.is_empty() => left.cost + right.cost + cost::hash_join(left.rows, right.rows, rows),
+        _ => left.cost + right.cost + cost::nested_loop(left.rows, right.rows, rows),
+    };
+    let startup = match method {
+        JoinMethod::Lateral => left.startup,
+        _ => left.startup + right.cost + right.rows * cost::HASH_BUILD,
+    };
+    Estimate { rows, startup, cost }
+}
+
+/// The share of left rows whose values an index look-up finds at all: those of the side with more of them are not all
+/// among those of the other.
+fn found_share(left: &Plan, right: &Plan) -> f64 {
+    let PlanKind::Scan { table, index, access, .. } = &right.kind else { return 1.0 };
+    let Some(index) = table.index(*index) else { return 1.0 };
+    let share = |(expr, (column, _)): (&Expr, &(ColumnId, bool))| match expr {
+        Expr::Outer { depth: 0, index, .. } => {
+            let wanted = Columns::Plan(left).origin(*index)?.distinct();
+            Some(Origin { table, column: *column }.distinct() / wanted)
+        }
+        _ => None,
+    };
+    access.prefix.iter().zip(&index.columns).filter_map(share).fold(1.0, f64::min)
+}
+
+/// Cost of running the right side of a join for each left row: at once where it is a look-up by an index.
+pub fn look_up_cost(left_rows: f64, right: &Plan) -> f64 {
+    match &right.kind {
+        PlanKind::Scan { table, index, access, columns, .. } => {
+            let requests = if covers(table, *index, columns) { 1.0 } else { 2.0 };
+            let by_key = access::is_unique(table, *index, access);
+            cost::look_up(left_rows, right.cost, requests, by_key)
+        }
+        _ => left_rows * right.cost,
+    }
+}
+
+fn set_op(kind: SetOpKind, all: bool, left: &Plan, right: &Plan) -> Estimate {
+    let rows = match kind {
+        SetOpKind::Union => left.rows + right.rows,
+        SetOpKind::Intersect => left.rows.min(right.rows),
+        SetOpKind::Except => left.rows,
+    };
+    let inputs = left.cost + right.cost;
+    let both = left.rows + right.rows;
+    let work = if kind == SetOpKind::Union && all { both * cost::ROW } else { cost::group(both, both, 1) };
+    Estimate { rows, startup: left.startup, cost: inputs + work }
 }

@@ -130,9 +130,30 @@ fn logical(parts: Vec<Expr>, or: bool) -> Expr {
     match kept.len() {
         0 => boolean(!or),
         1 => kept.pop().unwrap_or_else(|| boolean(!or)),
-        _ if or => Expr::Or(kept),
+        _ if or => factored(kept),
         _ => Expr::And(kept),
     }
+}
+
+/// An OR, with the conditions that all its branches share in front of it: `a AND b OR a AND c` is `a AND (b OR c)`, so that
+/// `a` can be pushed down, or become the key of a join.
+fn factored(branches: Vec<Expr>) -> Expr {
+    let mut branches: Vec<Vec<Expr>> = branches.into_iter().map(Expr::into_conjuncts).collect();
+    let Some((first, others)) = branches.split_first() else { return boolean(false) };
+    let is_shared = |part: &&Expr| {
+        part.volatility() != Volatility::Volatile
+            && others.iter().all(|branch| branch.iter().any(|other| other.same(part)))
+    };
+    let mut shared: Vec<Expr> = first.iter().filter(is_shared).cloned().collect();
+    for branch in &mut branches {
+        branch.retain(|part| !shared.iter().any(|known| known.same(part)));
+    }
+    // A branch that is nothing but what is shared decides.
+    if branches.iter().all(|branch| !branch.is_empty()) {
+        let branches = branches.into_iter().filter_map(Expr::conjunction).collect();
+        shared.push(Expr::Or(branches));
+    }
+    Expr::conjunction(shared).unwrap_or_else(|| boolean(true))
 }
 
 fn boolean(value: bool) -> Expr {

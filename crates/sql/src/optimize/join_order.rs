@@ -1,15 +1,13 @@
-//! The order of inner joins: greedily from the smallest input, following equalities.
+//! Inner joins are taken apart and put together in the order that [`super::join_search`] finds.
 
-use super::pushdown::sides;
+use super::join_search::{Input, MOST_INPUTS, Search, Tree};
+use super::{cost, pushdown::sides};
 use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind};
-
-/// More inputs than this stay as written.
-const MAX_INPUTS: usize = 12;
 
 /// Reorders the inner joins of a plan.
 pub fn reorder(plan: &mut Plan) {
     semi_as_inner(plan);
-    if is_inner(plan) {
+    if is_inner(plan) && count_inputs(plan) <= MOST_INPUTS {
         let joined = std::mem::replace(plan, Plan::one_row());
         *plan = reorder_joins(joined);
         return;
@@ -44,11 +42,10 @@ fn semi_as_inner(plan: &mut Plan) {
     let columns: Vec<PlanColumn> = keys.iter().map(|key| right.columns[*key - width].clone()).collect();
     let exprs =
         keys.iter().zip(&columns).map(|(key, column)| Expr::Column(key - width, column.ty.ty)).collect();
-    let (rows, cost) = (right.rows, right.cost);
-    let input = Box::new(std::mem::replace(right.as_mut(), Plan::one_row()));
-    let input =
-        Box::new(Plan { kind: PlanKind::Project { input, exprs }, columns: columns.clone(), rows, cost });
-    **right = Plan { kind: PlanKind::Distinct { input, on: Vec::new() }, columns, rows, cost };
+    let values = std::mem::replace(right.as_mut(), Plan::one_row()).projected(exprs, columns.clone());
+    let (rows, cost) = (values.rows, values.cost);
+    **right = Plan::new(PlanKind::Distinct { input: Box::new(values), on: Vec::new() }, columns);
+    (right.rows, right.cost) = (rows, cost);
     on.replace(&mut |part| match part {
         Expr::Column(index, ty) => {
             keys.iter().position(|key| key == index).map(|place| Expr::Column(width + place, *ty))
@@ -59,10 +56,9 @@ fn semi_as_inner(plan: &mut Plan) {
     let columns = plan.columns.clone();
     plan.columns.extend(right.columns.iter().cloned());
     let exprs = columns.iter().enumerate().map(|(index, column)| Expr::Column(index, column.ty.ty)).collect();
-    let (rows, cost) = (plan.rows, plan.cost);
     let mut join = std::mem::replace(plan, Plan::one_row());
     reorder(&mut join);
-    *plan = Plan { kind: PlanKind::Project { input: Box::new(join), exprs }, columns, rows, cost };
+    *plan = join.projected(exprs, columns);
 }
 
 fn conjuncts(on: &Expr) -> Vec<&Expr> {
@@ -93,11 +89,12 @@ fn is_inner(plan: &Plan) -> bool {
     matches!(plan.kind, PlanKind::Join { kind: JoinKind::Inner, method: JoinMethod::NestedLoop, .. })
 }
 
-/// One input of the joins, and where its columns are in the row as written.
-struct Input {
-    plan: Plan,
-    start: usize,
-    width: usize,
+/// How many inputs directly nested inner joins have.
+fn count_inputs(plan: &Plan) -> usize {
+    match &plan.kind {
+        PlanKind::Join { left, right, .. } if is_inner(plan) => count_inputs(left) + count_inputs(right),
+        _ => 1,
+    }
 }
 
 fn reorder_joins(plan: Plan) -> Plan {
@@ -107,107 +104,52 @@ fn reorder_joins(plan: Plan) -> Plan {
     for input in &mut inputs {
         reorder(&mut input.plan);
     }
-    let order =
-        if inputs.len() <= MAX_INPUTS { greedy(&inputs, &conjuncts) } else { (0..inputs.len()).collect() };
-    let mut slots: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
-    // Position, in the row as written, of each column of the row as joined.
-    let mut layout: Vec<usize> = Vec::with_capacity(columns.len());
-    let mut joined: Option<Plan> = None;
-    for number in order {
-        let Some(input) = slots[number].take() else { continue };
-        layout.extend(input.start..input.start + input.width);
-        joined = Some(match joined {
-            None => input.plan,
-            Some(left) => {
-                let (ready, later): (Vec<Expr>, Vec<Expr>) =
-                    conjuncts.into_iter().partition(|conjunct| covered(conjunct, &layout));
-                conjuncts = later;
-                let on =
-                    Expr::conjunction(ready.into_iter().map(|conjunct| moved(conjunct, &layout)).collect());
-                join(left, input.plan, on)
-            }
-        });
-    }
-    let mut plan = joined.unwrap_or_else(Plan::one_row);
-    if let Some(predicate) =
-        Expr::conjunction(conjuncts.into_iter().map(|conjunct| moved(conjunct, &layout)).collect())
-    {
-        let columns = plan.columns.clone();
-        let (rows, cost) = (plan.rows, plan.cost);
-        plan = Plan { kind: PlanKind::Filter { input: Box::new(plan), predicate }, columns, rows, cost };
+    let tree = Search::new(&inputs, &conjuncts).tree();
+    let mut assembly = Assembly { inputs: inputs.into_iter().map(Some).collect(), conjuncts };
+    let (mut plan, layout) = assembly.assemble(&tree);
+    let above = assembly.conjuncts.into_iter().map(|conjunct| moved(conjunct, &layout)).collect();
+    if let Some(predicate) = Expr::conjunction(above) {
+        let (columns, rows, cost) = (plan.columns.clone(), plan.rows, plan.cost);
+        plan = Plan::new(PlanKind::Filter { input: Box::new(plan), predicate }, columns);
+        (plan.rows, plan.cost) = (rows, cost);
     }
     if layout.iter().copied().eq(0..columns.len()) {
         plan.columns = columns;
         return plan;
     }
-    let exprs = columns
-        .iter()
-        .enumerate()
-        .map(|(index, column)| {
-            let position = layout.iter().position(|written| *written == index).unwrap_or(index);
-            Expr::Column(position, column.ty.ty)
-        })
-        .collect();
-    let (rows, cost) = (plan.rows, plan.cost);
-    Plan { kind: PlanKind::Project { input: Box::new(plan), exprs }, columns, rows, cost }
+    let position = |index: usize| layout.iter().position(|written| *written == index).unwrap_or(index);
+    let exprs = (0..).zip(&columns).map(|(at, column)| Expr::Column(position(at), column.ty.ty)).collect();
+    plan.projected(exprs, columns)
 }
 
-fn flatten(plan: Plan, start: usize, inputs: &mut Vec<Input>, conjuncts: &mut Vec<Expr>) {
-    if !is_inner(&plan) {
-        let width = plan.columns.len();
-        inputs.push(Input { plan, start, width });
-        return;
-    }
-    let PlanKind::Join { left, right, on, .. } = plan.kind else { return };
-    let width = left.columns.len();
-    flatten(*left, start, inputs, conjuncts);
-    flatten(*right, start + width, inputs, conjuncts);
-    for mut conjunct in on.map_or_else(Vec::new, Expr::into_conjuncts) {
-        conjunct.shift_columns(start as isize);
-        conjuncts.push(conjunct);
-    }
+/// What joins make of their inputs.
+struct Assembly {
+    inputs: Vec<Option<Input>>,
+    /// Conditions over the row as written that no join has yet.
+    conjuncts: Vec<Expr>,
 }
 
-/// Starts with the smallest input; goes on with the smallest that an equality connects, if there is
-/// one.
-fn greedy(inputs: &[Input], conjuncts: &[Expr]) -> Vec<usize> {
-    let mut rest: Vec<usize> = (0..inputs.len()).collect();
-    let mut order = Vec::with_capacity(inputs.len());
-    while !rest.is_empty() {
-        let connected: Vec<usize> =
-            rest.iter().copied().filter(|number| is_connected(*number, &order, inputs, conjuncts)).collect();
-        let candidates = if connected.is_empty() { &rest } else { &connected };
-        let Some(next) =
-            candidates.iter().copied().min_by(|a, b| inputs[*a].plan.rows.total_cmp(&inputs[*b].plan.rows))
-        else {
-            break;
-        };
-        rest.retain(|number| *number != next);
-        order.push(next);
-    }
-    // Nothing is won by turning two inputs around: the method of the join minds their sizes.
-    if order.len() == 2 && inputs[0].plan.rows <= inputs[1].plan.rows * 2.0 { vec![0, 1] } else { order }
-}
-
-fn is_connected(number: usize, order: &[usize], inputs: &[Input], conjuncts: &[Expr]) -> bool {
-    let inside = |index: usize, number: usize| {
-        let input = &inputs[number];
-        (input.start..input.start + input.width).contains(&index)
-    };
-    conjuncts.iter().any(|conjunct| {
-        let Expr::Call { function, .. } = conjunct else { return false };
-        let (mut own, mut known, mut foreign) = (false, false, false);
-        conjunct.columns(&mut |index| {
-            if inside(index, number) {
-                own = true;
-            } else if order.iter().any(|number| inside(index, *number)) {
-                known = true;
-            } else {
-                foreign = true;
+impl Assembly {
+    /// The joined plan, and the position in the row as written of each of its columns.
+    fn assemble(&mut self, tree: &Tree) -> (Plan, Vec<usize>) {
+        match tree {
+            Tree::Input(number) => match self.inputs.get_mut(*number).and_then(Option::take) {
+                Some(input) => (input.plan, (input.start..input.start + input.width).collect()),
+                None => (Plan::one_row(), Vec::new()),
+            },
+            Tree::Join(left, right, rows) => {
+                let (left, mut layout) = self.assemble(left);
+                let (right, added) = self.assemble(right);
+                layout.extend(added);
+                let (ready, later): (Vec<Expr>, Vec<Expr>) = std::mem::take(&mut self.conjuncts)
+                    .into_iter()
+                    .partition(|conjunct| covered(conjunct, &layout));
+                self.conjuncts = later;
+                let on = ready.into_iter().map(|conjunct| moved(conjunct, &layout)).collect();
+                (join(left, right, Expr::conjunction(on), *rows), layout)
             }
-        });
-        function.name == "=" && own && known && !foreign
-    })
+        }
+    }
 }
 
 fn covered(conjunct: &Expr, layout: &[usize]) -> bool {
@@ -226,14 +168,10 @@ fn moved(mut conjunct: Expr, layout: &[usize]) -> Expr {
     conjunct
 }
 
-fn join(left: Plan, right: Plan, on: Option<Expr>) -> Plan {
+fn join(left: Plan, right: Plan, on: Option<Expr>, rows: f64) -> Plan {
     let mut columns = left.columns.clone();
     columns.extend(right.columns.iter().cloned());
-    let width = left.columns.len();
-    let equal = on.as_ref().is_some_and(|on| sides(on, width) == (true, true));
-    let pairs = left.rows * right.rows;
-    let rows = if equal { pairs / left.rows.max(right.rows).max(1.0) } else { pairs };
-    let cost = left.cost + right.cost + rows;
+    let cost = left.cost + right.cost + cost::hash_join(left.rows, right.rows, rows);
     let kind = PlanKind::Join {
         kind: JoinKind::Inner,
         method: JoinMethod::NestedLoop,
@@ -241,5 +179,23 @@ fn join(left: Plan, right: Plan, on: Option<Expr>) -> Plan {
         right: Box::new(right),
         on,
     };
-    Plan { kind, columns, rows, cost }
+    let mut plan = Plan::new(kind, columns);
+    (plan.rows, plan.cost) = (rows.max(1.0), cost);
+    plan
+}
+
+fn flatten(plan: Plan, start: usize, inputs: &mut Vec<Input>, conjuncts: &mut Vec<Expr>) {
+    if !is_inner(&plan) {
+        let width = plan.columns.len();
+        inputs.push(Input { plan, start, width });
+        return;
+    }
+    let PlanKind::Join { left, right, on, .. } = plan.kind else { return };
+    let width = left.columns.len();
+    flatten(*left, start, inputs, conjuncts);
+    flatten(*right, start + width, inputs, conjuncts);
+    for mut conjunct in on.map_or_else(Vec::new, Expr::into_conjuncts) {
+        conjunct.shift_columns(start as isize);
+        conjuncts.push(conjunct);
+    }
 }

@@ -104,10 +104,10 @@ fn kept_columns(columns: Vec<PlanColumn>, map: &Map) -> Vec<PlanColumn> {
 }
 
 fn narrow(plan: Plan, mut needed: Vec<bool>) -> (Plan, Map) {
-    let Plan { kind, columns, rows, cost } = plan;
+    let Plan { kind, columns, .. } = plan;
     let rebuilt = |kind: PlanKind, map: Map| {
         let columns = kept_columns(columns.clone(), &map);
-        (Plan { kind, columns, rows, cost }, map)
+        (Plan::new(kind, columns), map)
     };
     match kind {
         PlanKind::Values(values) => {
@@ -189,14 +189,10 @@ fn narrow(plan: Plan, mut needed: Vec<bool>) -> (Plan, Map) {
             }
             rebuilt(PlanKind::ProjectSet { input: Box::new(input), exprs }, keeping(&kept))
         }
-        PlanKind::Apply { input, subplans } => narrow_apply(*input, subplans, columns, needed, rows, cost),
-        PlanKind::Join { kind, method, left, right, on } => narrow_join(
-            JoinParts { kind, method, left: *left, right: *right, on },
-            columns,
-            needed,
-            rows,
-            cost,
-        ),
+        PlanKind::Apply { input, subplans } => narrow_apply(*input, subplans, columns, needed),
+        PlanKind::Join { kind, method, left, right, on } => {
+            narrow_join(JoinParts { kind, method, left: *left, right: *right, on }, columns, needed)
+        }
         PlanKind::Aggregate { input, mut groups, sets, aggregates } => {
             let count = groups.len();
             let kept: Vec<bool> = needed
@@ -290,8 +286,6 @@ fn narrow_apply(
     subplans: Vec<(SubPlan, bool)>,
     columns: Vec<PlanColumn>,
     needed: Vec<bool>,
-    rows: f64,
-    cost: f64,
 ) -> (Plan, Map) {
     let width = input.columns.len();
     let mut below: Vec<bool> = needed[..width].to_vec();
@@ -333,7 +327,7 @@ fn narrow_apply(
         return (input, map);
     }
     let columns = kept_columns(columns, &map);
-    (Plan { kind: PlanKind::Apply { input: Box::new(input), subplans: remaining }, columns, rows, cost }, map)
+    (Plan::new(PlanKind::Apply { input: Box::new(input), subplans: remaining }, columns), map)
 }
 
 fn prune_subplan(subplan: &mut SubPlan) {
@@ -353,13 +347,7 @@ struct JoinParts {
     on: Option<Expr>,
 }
 
-fn narrow_join(
-    parts: JoinParts,
-    columns: Vec<PlanColumn>,
-    needed: Vec<bool>,
-    rows: f64,
-    cost: f64,
-) -> (Plan, Map) {
+fn narrow_join(parts: JoinParts, columns: Vec<PlanColumn>, needed: Vec<bool>) -> (Plan, Map) {
     let JoinParts { kind, mut method, left, mut right, mut on } = parts;
     let width = left.columns.len();
     let one_sided = matches!(kind, JoinKind::Semi | JoinKind::Anti);
@@ -401,5 +389,5 @@ fn narrow_join(
     }
     let columns = if one_sided { left.columns.clone() } else { kept_columns(columns, &map) };
     let kind = PlanKind::Join { kind, method, left: Box::new(left), right: Box::new(right), on };
-    (Plan { kind, columns, rows, cost }, map)
+    (Plan::new(kind, columns), map)
 }

@@ -57,14 +57,23 @@ pub struct Plan {
     pub columns: Vec<PlanColumn>,
     /// Estimated number of rows.
     pub rows: f64,
-    /// Estimated cost, in units of one row processed by the row engine.
+    /// Estimated cost until the first row, in units of [`crate::optimize::cost`].
+    pub startup: f64,
+    /// Estimated cost of all rows.
     pub cost: f64,
 }
 
 impl Plan {
     /// A plan whose size is not estimated yet.
     pub fn new(kind: PlanKind, columns: Vec<PlanColumn>) -> Self {
-        Plan { kind, columns, rows: 0.0, cost: 0.0 }
+        Plan { kind, columns, rows: 0.0, startup: 0.0, cost: 0.0 }
+    }
+
+    /// The plan below a projection. What is estimated of it is said of the projection.
+    pub fn projected(self, exprs: Vec<Expr>, columns: Vec<PlanColumn>) -> Self {
+        let (rows, startup, cost) = (self.rows, self.startup, self.cost);
+        let kind = PlanKind::Project { input: Box::new(self), exprs };
+        Plan { kind, columns, rows, startup, cost }
     }
 
     /// One row without columns.

@@ -190,6 +190,14 @@ impl Expr {
         }
     }
 
+    /// The conjuncts of a predicate, in their places.
+    pub fn conjuncts(&self) -> Vec<&Expr> {
+        match self {
+            Expr::And(parts) => parts.iter().flat_map(Expr::conjuncts).collect(),
+            other => vec![other],
+        }
+    }
+
     /// A predicate from its conjuncts; `None` for none.
     pub fn conjunction(mut parts: Vec<Expr>) -> Option<Expr> {
         match parts.len() {
@@ -328,6 +336,13 @@ impl IndexAccess {
         self.in_list.iter_mut().for_each(&mut *f);
         self.lower.iter_mut().for_each(|bound| f(&mut bound.value));
         self.upper.iter_mut().for_each(|bound| f(&mut bound.value));
+    }
+
+    /// Whether its values are those of an enclosing row.
+    pub fn reads_outer(&self) -> bool {
+        let bounds = self.lower.iter().chain(&self.upper).map(|bound| &bound.value);
+        let mut values = self.prefix.iter().chain(&self.in_list).chain(bounds);
+        values.any(|value| value.any(&mut |part| matches!(part, Expr::Outer { .. })))
     }
 
     /// Whether it reads the whole index.

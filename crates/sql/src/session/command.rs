@@ -1,5 +1,6 @@
 //! Statements that the session itself runs, read from their text.
 
+use super::analyze;
 use crate::ddl::statement::Ddl;
 use crate::ddl::tokens::{Cursor, Name};
 use crate::parse::{self, AsOf, Statement, StatementKind};
@@ -81,6 +82,10 @@ pub(crate) enum Command {
     /// The binder and the engines run it.
     Planned,
     Ddl(Box<Ddl>),
+    Analyze {
+        targets: Vec<analyze::Target>,
+        tag: &'static str,
+    },
     Begin(Modes, Option<Arc<AsOf>>),
     Commit {
         chain: bool,
@@ -170,9 +175,18 @@ pub(crate) fn read(statement: &Statement) -> SqlResult<Command> {
     let mut cursor = Cursor::new(&statement.text)?;
     let c = &mut cursor;
     let command = match statement.kind {
-        Kind::Ddl | Kind::Analyze | Kind::Vacuum => {
+        Kind::Ddl => {
             return crate::ddl::parse(statement).map(|ddl| Command::Ddl(Box::new(ddl)));
         }
+        Kind::Analyze => {
+            c.advance();
+            if c.peek() == Some(&Token::LParen) {
+                c.parenthesized()?;
+            }
+            c.take("verbose");
+            Command::Analyze { targets: analyze::read_targets(c)?, tag: "ANALYZE" }
+        }
+        Kind::Vacuum => return vacuum(c),
         Kind::Copy => return Ok(Command::Copy),
         Kind::Begin => {
             c.advance();
@@ -283,6 +297,22 @@ pub(crate) fn read(statement: &Statement) -> SqlResult<Command> {
     };
     cursor.expect_end()?;
     Ok(command)
+}
+
+/// Nothing is to be vacuumed: what is left of VACUUM is its ANALYZE.
+fn vacuum(c: &mut Cursor) -> SqlResult<Command> {
+    c.advance();
+    let mut analyzes = false;
+    if c.peek() == Some(&Token::LParen) {
+        analyzes = c.parenthesized()?.to_ascii_lowercase().contains("analyze");
+    }
+    while let Some(word) = c.take_one(&["full", "freeze", "verbose", "analyze", "analyse"]) {
+        analyzes |= word.starts_with("analy");
+    }
+    let targets = analyze::read_targets(c)?;
+    c.expect_end()?;
+    let tag = "VACUUM";
+    Ok(if analyzes { Command::Analyze { targets, tag } } else { Command::Nothing(tag) })
 }
 
 fn is_select_into(statement: &Statement) -> bool {

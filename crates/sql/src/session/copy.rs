@@ -210,6 +210,7 @@ impl CopyIn<'_> {
         let cancel = self.session.shared.cancel.clone();
         guarded(&cancel, None, write(self.session, target, &self.portal.memory)).await?;
         let tag = format!("COPY {}", target.count);
+        self.session.note_changes(&target.plan, target.count);
         self.portal.progress = Progress::Done;
         if let Some(open) = &mut self.session.transaction {
             open.used = true;

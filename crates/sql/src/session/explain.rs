@@ -11,7 +11,27 @@ use crate::exec::execute;
 use crate::explain::{Actual, ExplainFormat, ExplainOptions, Summary, describe, render};
 use sql_types::{Datum, Row, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Runs a future, and measures the processor time that it takes on whichever threads it runs.
+async fn with_cpu_time<F: Future>(future: F) -> (F::Output, Duration) {
+    let mut future = std::pin::pin!(future);
+    let mut used = Duration::ZERO;
+    let output = std::future::poll_fn(|task| {
+        let before = thread_cpu_time();
+        let polled = future.as_mut().poll(task);
+        used += thread_cpu_time().saturating_sub(before);
+        polled
+    });
+    let output = output.await;
+    (output, used)
+}
+
+/// Processor time that this thread has used.
+fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
 
 impl Session {
     /// The plan an EXPLAIN is about, with the values of its parameters. With `analyze` it is to be run: its
@@ -70,8 +90,15 @@ impl Session {
         let mut stats = None;
         if flags.analyze {
             let start = Instant::now();
-            stats = Some(self.analyzed(&plan, &params, portal).await?);
+            let (did, cpu) = with_cpu_time(self.analyzed(&plan, &params, portal)).await;
+            let did = did?;
             summary.execution_ms = Some(start.elapsed().as_secs_f64() * 1e3);
+            summary.facts.push(("KV Requests".into(), did.requests().to_string()));
+            summary.facts.push(("KV Bytes Read".into(), did.bytes().to_string()));
+            if options.timing {
+                summary.facts.push(("SQL CPU Time".into(), format!("{:.3} ms", cpu.as_secs_f64() * 1e3)));
+            }
+            stats = Some(did);
         }
         let node = describe(&plan.plan, &options, &|plan| {
             stats.as_ref().map(|stats: &PlanStats| {

@@ -20,6 +20,7 @@ pub(crate) mod mode {
     pub(crate) const ACCESS_SHARE: u8 = 0;
     pub(crate) const ROW_SHARE: u8 = 1;
     pub(crate) const ROW_EXCLUSIVE: u8 = 2;
+    pub(crate) const SHARE_UPDATE_EXCLUSIVE: u8 = 3;
     pub(crate) const SHARE: u8 = 4;
     pub(crate) const EXCLUSIVE: u8 = 6;
     pub(crate) const ACCESS_EXCLUSIVE: u8 = 7;

@@ -25,6 +25,7 @@
 //! them. Two-phase commit.
 
 pub(crate) mod activity;
+pub(crate) mod analyze;
 mod api;
 pub(crate) mod as_of;
 pub(crate) mod command;

@@ -8,8 +8,10 @@ use super::view::{SessionView, Times, now_micros};
 use crate::bind;
 use crate::catalog::CatalogSnapshot;
 use crate::catalog::descriptor::TableDescriptor;
+use crate::optimize;
 use crate::parse::{Statement, StatementKind};
 use crate::plan::{Plan, PlanColumn, PlanKind};
+use crate::statistics::StatisticsCell;
 use parking_lot::Mutex;
 use sql_types::{Oid, SqlResult, Type};
 use std::sync::Arc;
@@ -31,13 +33,21 @@ pub(crate) struct CachedPlan {
     pub changed: Vec<Arc<TableDescriptor>>,
     /// Whether it takes row locks.
     pub locking: bool,
+    /// The statistics it was made with, and their versions.
+    pub statistics: Vec<(StatisticsCell, u64)>,
     pub bytes: usize,
 }
 
 impl CachedPlan {
+    /// Whether there are no newer statistics than those it was made with.
+    fn is_recent(&self) -> bool {
+        self.statistics.iter().all(|(statistics, version)| statistics.version() == *version)
+    }
+
     /// Whether it holds for what a session sees now.
     pub(crate) fn is_valid(&self, view: &SessionView) -> bool {
         self.catalog == view.snapshot().id()
+            && self.is_recent()
             && (Arc::ptr_eq(&self.path, &view.path) || self.path == view.path)
             && (Arc::ptr_eq(&self.literals, &view.derived.literals) || self.literals == view.derived.literals)
     }
@@ -106,7 +116,7 @@ pub(crate) fn plan(
         path: view.path.clone(),
         literals: view.derived.literals.clone(),
     });
-    if let Some(plan) = key.as_ref().and_then(|key| engine.plans.get(key)) {
+    if let Some(plan) = key.as_ref().and_then(|key| engine.plans.get(key)).filter(|plan| plan.is_recent()) {
         return Ok(plan);
     }
     let made = Arc::new(make(view, statement, params)?);
@@ -125,7 +135,10 @@ fn make(view: &SessionView, statement: &Statement, params: &[Type]) -> SqlResult
 
 /// Optimizes a bound statement and collects what its execution needs.
 pub(crate) fn finish(view: &SessionView, bound: bind::Bound, text_len: usize) -> CachedPlan {
-    let plan = crate::optimize::optimize(bound.plan);
+    // Asked before they are used: new ones that come meanwhile are not missed.
+    let statistics = optimize::statistics(&bound.plan);
+    let plan = optimize::optimize(bound.plan);
+    let statistics = if optimize::is_by_keys(&plan) { Vec::new() } else { statistics };
     let mut locks = Vec::new();
     let mut locking = false;
     collect_locks(&plan, view.snapshot(), &mut locks, &mut locking);
@@ -141,6 +154,7 @@ pub(crate) fn finish(view: &SessionView, bound: bind::Bound, text_len: usize) ->
         literals: view.derived.literals.clone(),
         locks,
         locking,
+        statistics,
         bytes: 2048 + 16 * text_len,
     }
 }

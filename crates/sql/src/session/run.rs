@@ -308,7 +308,17 @@ impl Session {
         let cx = environment.context(open, &parts);
         let step = pull(&cx, &plan, progress, returned, max_rows, sink, sent).await?;
         open.used = true;
+        if let (Step::Complete(..), Progress::Running(stream)) = (&step, &portal.progress) {
+            self.note_changes(&plan, stream.affected().unwrap_or(0));
+        }
         Ok(step)
+    }
+
+    /// Takes note of rows that a statement changed, for statistics.
+    pub(super) fn note_changes(&self, plan: &CachedPlan, rows: u64) {
+        if rows > 0 && self.view.derived.auto_analyze {
+            self.shared.engine.note_changes(&plan.changed, rows);
+        }
     }
 
     /// Commits the implicit transaction of a statement, if that is asked for.

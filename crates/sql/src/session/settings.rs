@@ -53,6 +53,7 @@ pub(crate) struct Derived {
     pub parallel_commits: bool,
     pub buffered_writes: bool,
     pub engine: EngineChoice,
+    pub auto_analyze: bool,
     /// What the reading of literals depends on, as a key.
     pub literals: Arc<str>,
 }
@@ -417,6 +418,7 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         parallel_commits: get("kv_parallel_commits") == "on",
         buffered_writes: get("kv_buffered_writes") == "on",
         engine: EngineChoice::parse(get("engine")).unwrap_or_default(),
+        auto_analyze: get("auto_analyze") == "on",
     }
 }
 

@@ -78,6 +78,12 @@ fn other_commands_are_read() {
     assert!(matches!(command("NOTIFY ch, 'x'").unwrap(), Command::Notify { payload, .. } if payload == "x"));
     assert!(matches!(command("SELECT 1 INTO t").unwrap(), Command::Ddl(_)));
     assert!(matches!(command("DO $$ BEGIN END $$").unwrap(), Command::Unsupported(_)));
-    assert!(matches!(command("VACUUM FULL t").unwrap(), Command::Ddl(_)));
+    assert!(matches!(command("VACUUM FULL t").unwrap(), Command::Nothing("VACUUM")));
+    assert!(matches!(
+        command("VACUUM (FREEZE, ANALYZE) t (a, b), u").unwrap(),
+        Command::Analyze { tag: "VACUUM", .. }
+    ));
+    assert!(matches!(command("ANALYZE (VERBOSE) t").unwrap(), Command::Analyze { tag: "ANALYZE", .. }));
+    assert!(command("ANALYZE t ()").is_err());
     assert!(command("FETCH").is_err());
 }

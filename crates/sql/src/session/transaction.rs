@@ -10,6 +10,7 @@
 //! ```
 
 use super::Session;
+use super::analyze::Made;
 use super::api::{Notice, Notification};
 use super::as_of::Past;
 use super::command::{IsolationLevel, Modes};
@@ -35,6 +36,7 @@ pub(crate) struct SavepointEntry {
     pub cursors: u64,
     pub to_clear: (usize, usize),
     pub deferred: DeferredMark,
+    pub statistics: usize,
 }
 
 /// What a transaction's schema changes leave to do at its end.
@@ -69,6 +71,8 @@ pub(crate) struct Open {
     pub savepoints: Vec<SavepointEntry>,
     /// Constraints still to be checked.
     pub deferred: Deferred,
+    /// Statistics made, to be known once it commits.
+    pub statistics: Vec<Made>,
 }
 
 impl Session {
@@ -113,6 +117,7 @@ impl Session {
             schema: SchemaChange::default(),
             savepoints: Vec::new(),
             deferred: Deferred::default(),
+            statistics: Vec::new(),
         }));
     }
 
@@ -128,6 +133,7 @@ impl Session {
             open.overlay = None;
             open.catalog = 0;
             open.deferred.forget();
+            open.statistics.clear();
             let left = std::mem::take(&mut open.schema);
             self.shared.engine.clear_storage(left.clear_on_abort);
         }
@@ -278,6 +284,9 @@ impl Session {
                     engine.clear_storage(open.schema.clear_on_commit);
                 }
                 engine.clear_storage(open.schema.clear_at_end);
+                for made in open.statistics {
+                    engine.publish_statistics(made.table, made.statistics, made.changes);
+                }
                 let outgoing = std::mem::take(&mut *self.shared.outgoing.lock());
                 for (channel, payload) in outgoing {
                     let sent = Notification { process_id: self.shared.process_id, channel, payload };
@@ -337,9 +346,10 @@ impl Session {
         let kv = open.txn.savepoint();
         let (name, overlay) = (name.to_string(), open.overlay.clone());
         let to_clear = (open.schema.clear_on_commit.len(), open.schema.clear_on_abort.len());
-        let deferred = open.deferred.mark();
+        let (deferred, statistics) = (open.deferred.mark(), open.statistics.len());
         open.savepoints.push(SavepointEntry {
             deferred,
+            statistics,
             name,
             kv,
             overlay,
@@ -383,6 +393,7 @@ impl Session {
         let Some(savepoint) = open.savepoints.last() else { return Ok(()) };
         open.txn.rollback_to(savepoint.kv);
         open.deferred.rollback_to(&savepoint.deferred);
+        open.statistics.truncate(savepoint.statistics);
         open.overlay = savepoint.overlay.clone();
         open.failed = false;
         open.schema.clear_on_commit.truncate(savepoint.to_clear.0);

@@ -147,6 +147,11 @@ impl Session {
                 self.finish_command(options).await?;
                 tag
             }
+            Command::Analyze { targets, tag } => {
+                self.analyze(targets, deadline).await?;
+                self.finish_command(options).await?;
+                (*tag).into()
+            }
             Command::Declare { name, scroll, hold, statement } => {
                 let declaring = self.declare(name, *scroll, *hold, statement, portal);
                 guarded(&cancel, deadline, declaring).await?;

@@ -435,13 +435,16 @@ impl SessionView {
                 Datum::Bool(true)
             }
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
-                let rows = self.snapshot().table(oid_arg(args, 0)).and_then(|table| table.row_count);
-                Datum::Int8(rows.map_or(0, |rows| (rows * 100.0) as i64))
+                let table = self.snapshot().table(oid_arg(args, 0));
+                let statistics = table.and_then(|table| table.statistics.get());
+                Datum::Int8(statistics.map_or(0, |statistics| statistics.bytes as i64))
             }
             "pg_database_size" | "pg_tablespace_size" => {
                 let mine =
                     self.snapshot().tables.values().filter(|table| table.database == self.catalog.database);
-                Datum::Int8(mine.filter_map(|table| table.row_count).map(|rows| (rows * 100.0) as i64).sum())
+                let bytes =
+                    mine.filter_map(|table| table.statistics.get()).map(|statistics| statistics.bytes as i64);
+                Datum::Int8(bytes.sum())
             }
             "pg_relation_is_publishable" => Datum::Bool(true),
             "row_security_active" | "pg_is_other_temp_schema" | "pg_reload_conf" | "pg_rotate_logfile" => {
@@ -463,7 +466,8 @@ impl SessionView {
                 Datum::Int4(self.shared.engine.sessions.count_database(oid_arg(args, 0)) as i32)
             }
             "pg_stat_get_live_tuples" => {
-                let rows = self.snapshot().table(oid_arg(args, 0)).and_then(|table| table.row_count);
+                let table = self.snapshot().table(oid_arg(args, 0));
+                let rows = table.and_then(|table| table.statistics.rows());
                 Datum::Int8(rows.unwrap_or(0.0) as i64)
             }
             name if name.starts_with("pg_stat_get_") => Datum::Int8(0),

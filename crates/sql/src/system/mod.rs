@@ -8,7 +8,8 @@
 //!
 //! # What is missing
 //!
-//! Statistics (`pg_stat_*`, `pg_statistic`), privileges of columns, casts and conversions as rows;
+//! Counters of accesses (`pg_stat_*`), `pg_statistic` (`pg_stats` has what it would), privileges of columns, casts
+//! and conversions as rows;
 //! `pg_proc` and `pg_operator` list what the function registry has, under OIDs of our own.
 
 mod builtin;
@@ -20,6 +21,7 @@ mod information;
 mod pg_class;
 mod pg_misc;
 mod pg_schema;
+mod pg_stats;
 mod pretty;
 mod registry;
 mod row;

@@ -34,6 +34,7 @@ struct Class<'a> {
     kind: char,
     columns: usize,
     rows: f64,
+    pages: i64,
     has_index: bool,
     checks: usize,
     am: Oid,
@@ -51,7 +52,7 @@ fn class(cx: &SystemContext<'_>, c: Class<'_>) -> Row {
         ("relam", oid(c.am)),
         ("relfilenode", oid(if c.kind == 'v' { 0 } else { c.oid })),
         ("reltablespace", oid(0)),
-        ("relpages", int(if c.rows > 0.0 { (c.rows / 100.0).ceil() as i64 } else { 0 })),
+        ("relpages", int(c.pages)),
         ("reltuples", Datum::Float4(c.rows as f32)),
         ("relallvisible", int(0)),
         ("reltoastrelid", oid(0)),
@@ -85,6 +86,7 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
         kind,
         columns,
         rows: -1.0,
+        pages: 0,
         has_index: false,
         checks: 0,
         am: 0,
@@ -102,7 +104,8 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
         rows.push(class(
             cx,
             Class {
-                rows: table.row_count.unwrap_or(-1.0),
+                rows: table.statistics.rows().unwrap_or(-1.0),
+                pages: table.statistics.get().map_or(0, |statistics| statistics.pages()),
                 has_index: table.indexes.iter().any(|index| index.oid != 0),
                 checks: table.checks.len(),
                 am: 2,
@@ -119,7 +122,9 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
                 'i',
                 index.columns.len() + index.included.len(),
             );
-            rows.push(class(cx, Class { am: 403, rows: table.row_count.unwrap_or(0.0), ..described }));
+            let rows_indexed = table.statistics.rows().unwrap_or(0.0);
+            let pages = (rows_indexed / 100.0).ceil() as i64;
+            rows.push(class(cx, Class { am: 403, rows: rows_indexed, pages, ..described }));
         }
     }
     for view in cx.catalog().views.values().filter(|view| view.database == cx.database()) {

@@ -21,6 +21,7 @@ pub(super) async fn rows(cx: &SystemContext<'_>) -> SqlResult<Vec<Row>> {
         "pg_sequences" => sequence_values(cx).await?,
         "pg_stat_database" => stat_database(cx),
         "pg_stat_user_tables" | "pg_stat_all_tables" => stat_tables(cx),
+        "pg_stats" => super::pg_stats::rows(cx),
         _ => Vec::new(),
     })
 }
@@ -198,13 +199,19 @@ fn stat_tables(cx: &SystemContext<'_>) -> Vec<Row> {
     let tables = cx.catalog().tables.values().filter(|table| table.database == cx.database());
     tables
         .map(|table| {
+            let statistics = table.statistics.get().unwrap_or_default();
             cx.row(vec![
                 ("relid", oid(table.oid)),
                 ("schemaname", text(cx.catalog().schema_name(table.database, table.schema).unwrap_or(""))),
                 ("relname", text(&table.name)),
                 ("seq_scan", int(0)),
-                ("n_live_tup", int(table.row_count.unwrap_or(0.0) as i64)),
+                ("n_live_tup", int(table.statistics.rows().unwrap_or(0.0) as i64)),
                 ("n_dead_tup", int(0)),
+                ("n_mod_since_analyze", int(table.statistics.changes() as i64)),
+                ("last_analyze", statistics.analyzed.map_or(Datum::Null, Datum::Timestamptz)),
+                ("last_autoanalyze", statistics.auto_analyzed.map_or(Datum::Null, Datum::Timestamptz)),
+                ("analyze_count", int(statistics.analyze_count as i64)),
+                ("autoanalyze_count", int(statistics.auto_analyze_count as i64)),
             ])
         })
         .collect()

@@ -8,12 +8,11 @@ use crate::exec::eval::{eval, is_true};
 use crate::plan::Expr;
 use bytes::{BufMut, Bytes, BytesMut};
 use kv_api::Span;
+use kv_api::row::ROW_FORMAT;
 use parking_lot::Mutex;
 use sql_types::{ColumnType, Datum, Row, SqlError, SqlResult, SqlState, Type, encoding};
 use std::sync::Arc;
 
-/// First byte of a row's value.
-pub const ROW_FORMAT: u8 = 1;
 /// First byte of an index entry's value.
 pub const ENTRY_FORMAT: u8 = 1;
 
@@ -399,19 +398,6 @@ fn put_varint(mut value: usize, out: &mut BytesMut) {
         value >>= 7;
     }
     out.put_u8(value as u8);
-}
-
-pub(super) fn take_varint(input: &mut &[u8]) -> Option<usize> {
-    let mut value = 0;
-    for shift in (0..35).step_by(7) {
-        let (&byte, rest) = input.split_first()?;
-        *input = rest;
-        value |= usize::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 /// Length plus one, then the value. The length is written after the value is: mostly it takes one

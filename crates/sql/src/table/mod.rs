@@ -24,12 +24,14 @@
 //! with a value for older rows. Key columns whose key encoding does not give back the exact value
 //! ([`sql_types::encoding::key_is_exact`]) are written to the value as well.
 //!
-//! [`TableCodec`] is this layout compiled for one descriptor; [`Projection`] is what a scan needs of it.
+//! [`TableCodec`] is this layout compiled for one descriptor; [`Projection`] is what a scan needs of it, and a
+//! program ([`kv_api::columns`]) what a scan needs that KV nodes are to run.
 
 mod bound;
 mod cache;
 pub mod codec;
 mod literal;
+mod program;
 mod projection;
 mod rowid;
 
@@ -40,6 +42,7 @@ pub use bound::{
 };
 pub use cache::CodecCache;
 pub use codec::{IndexCodec, TableCodec};
+pub use program::WantedColumn;
 pub use projection::Projection;
 pub use rowid::unique_rowid;
 

@@ -1,7 +1,8 @@
 //! [`Projection`]: which columns a scan wants and where each comes from.
 
-use super::codec::{ENTRY_FORMAT, ROW_FORMAT, TableCodec, corrupt, take_varint};
+use super::codec::{ENTRY_FORMAT, TableCodec, corrupt};
 use crate::catalog::descriptor::{ColumnId, IndexId, PRIMARY_INDEX};
+use kv_api::row::Columns;
 use sql_types::{Datum, Row, SqlError, SqlResult, Type, encoding};
 
 const UNWANTED: u32 = u32::MAX;
@@ -119,22 +120,19 @@ impl Projection {
     }
 
     fn decode_value(&self, value: &[u8], row: &mut Row) -> SqlResult<()> {
-        let Some((&ROW_FORMAT, mut rest)) = value.split_first() else {
-            return Err(corrupt("a row of an unknown format"));
-        };
+        let mut columns = Columns::of(value).ok_or_else(|| corrupt("a row of an unknown format"))?;
         let mut left = self.from_value;
-        while left > 0 && !rest.is_empty() {
-            let id = take_varint(&mut rest).ok_or_else(|| corrupt("a row"))?;
-            let sized = take_varint(&mut rest).ok_or_else(|| corrupt("a row"))?;
-            let len = sized.saturating_sub(1);
-            let mut bytes = rest.get(..len).ok_or_else(|| corrupt("a row"))?;
-            rest = &rest[len..];
+        while left > 0
+            && let Some((id, found)) = columns.next_column().ok_or_else(|| corrupt("a row"))?
+        {
             let Some(&(slot, ty)) = self.value.get(id).filter(|(slot, _)| *slot != UNWANTED) else {
                 continue;
             };
             left -= 1;
-            row[slot as usize] =
-                if sized == 0 { Datum::Null } else { encoding::decode_value(ty, &mut bytes)? };
+            row[slot as usize] = match found {
+                Some(mut bytes) => encoding::decode_value(ty, &mut bytes)?,
+                None => Datum::Null,
+            };
         }
         Ok(())
     }

@@ -64,9 +64,9 @@ fn table() -> TableDescriptor {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         comment: None,
-        row_count: None,
         placement: Default::default(),
         bound: Default::default(),
+        statistics: Default::default(),
     }
 }
 

@@ -254,6 +254,19 @@ async fn explain_shows_and_runs_plans() {
     let plan = db.rows("EXPLAIN ANALYZE INSERT INTO t VALUES (1)").await.join("\n");
     assert!(plan.contains("actual"), "{plan}");
     assert_eq!(db.rows("SELECT * FROM t").await, ["1"]);
+    db.execute("INSERT INTO t SELECT n FROM generate_series(2, 300) n").await;
+    let join = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM t x JOIN t y ON y.a = x.a + 1 WHERE x.a IN (1, 2, 3)";
+    let plan = db.rows(join).await;
+    // Look-ups of all left rows travel together, and are counted one by one.
+    assert!(
+        plan.iter().any(|line| line.contains("t_pkey") && line.ends_with("(actual rows=1 loops=3)")),
+        "{plan:?}"
+    );
+    assert!(plan.contains(&"KV Requests: 2".to_string()), "{plan:?}");
+    let bytes = plan.iter().find_map(|line| line.strip_prefix("KV Bytes Read: ")?.parse::<u64>().ok());
+    assert!(bytes.is_some_and(|bytes| bytes > 0), "{plan:?}");
+    let plan = db.rows("EXPLAIN ANALYZE SELECT count(*) FROM t").await.join("\n");
+    assert!(plan.contains("SQL CPU Time: "), "{plan}");
     db.execute("PREPARE q AS SELECT * FROM t").await;
     assert!(db.rows("EXPLAIN (VERBOSE, FORMAT JSON) EXECUTE q").await[0].contains("Plan"));
 }

@@ -88,7 +88,7 @@ impl Orders {
     /// The workload with its arguments.
     pub fn new(arguments: &OrdersArgs, common: &Common) -> Self {
         Self {
-            warehouses: i64::from(common.scale),
+            warehouses: i64::from(common.scale.rows(1)),
             isolation: arguments.isolation,
             seed: common.seed.unwrap_or_else(rand::random),
             counts: Arc::default(),

@@ -12,28 +12,25 @@ mod worker;
 pub mod zipf;
 
 use crate::args::Common;
+use crate::load::copy_rows;
 use crate::report::CheckReport;
 use crate::{Worker, Workload};
 use anyhow::Context;
 use async_trait::async_trait;
-use bytes::Bytes;
 use choose::{Chooser, Distribution, Mix, Rows};
 use clap::Args;
-use futures::{SinkExt, TryStreamExt};
+use futures::TryStreamExt;
 use indicatif::ProgressBar;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use record::{FIELDS, field, is_field, key};
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::Client;
 use worker::YcsbWorker;
 
 /// Rows per unit of scale.
 const ROWS_PER_SCALE: u32 = 10_000;
-/// Rows of one COPY.
-const ROWS_PER_COPY: u64 = 1_000;
 
 /// What `ycsb` takes.
 #[derive(Debug, Clone, Args)]
@@ -60,7 +57,7 @@ impl Ycsb {
     /// The workload with its arguments.
     pub fn new(arguments: &YcsbArgs, common: &Common) -> Self {
         let seed = common.seed.unwrap_or_else(rand::random);
-        let loaded = u64::from(common.scale) * u64::from(ROWS_PER_SCALE);
+        let loaded = u64::from(common.scale.rows(ROWS_PER_SCALE));
         Self {
             mix: arguments.workload,
             distribution: arguments.distribution.unwrap_or(arguments.workload.distribution()),
@@ -70,27 +67,12 @@ impl Ycsb {
             rows: Arc::new(Rows::new(loaded, rand::random())),
         }
     }
+}
 
-    async fn copy(&self, client: &Client, rows: Range<u64>, random: &mut StdRng) -> Result<(), Error> {
-        let sink = client.copy_in("COPY usertable FROM STDIN").await?;
-        let mut sink = std::pin::pin!(sink);
-        let mut text = String::new();
-        for row in rows {
-            let key = key(row);
-            text += &key;
-            for number in 0..FIELDS {
-                text.push('\t');
-                text += &field(&key, number, random.random());
-            }
-            text.push('\n');
-            if text.len() >= 64 << 10 {
-                sink.send(Bytes::from(std::mem::take(&mut text))).await?;
-            }
-        }
-        sink.send(Bytes::from(text)).await?;
-        sink.finish().await?;
-        Ok(())
-    }
+/// A row as COPY takes it.
+fn copy_line(key: &str, random: &mut StdRng) -> String {
+    let fields = (0..FIELDS).map(|number| field(key, number, random.random()));
+    std::iter::once(key.to_owned()).chain(fields).collect::<Vec<_>>().join("\t")
 }
 
 #[async_trait]
@@ -106,13 +88,8 @@ impl Workload for Ycsb {
         client.batch_execute(&create).await?;
         progress.set_length(self.loaded);
         let mut random = StdRng::seed_from_u64(self.seed);
-        let mut start = 0;
-        while start < self.loaded {
-            let end = (start + ROWS_PER_COPY).min(self.loaded);
-            self.copy(client, start..end, &mut random).await.context("loading rows")?;
-            progress.set_position(end);
-            start = end;
-        }
+        let rows = (0..self.loaded).map(|row| copy_line(&key(row), &mut random));
+        copy_rows(client, "COPY usertable FROM STDIN", rows, progress).await.context("loading rows")?;
         Ok(())
     }
 

@@ -1,0 +1,135 @@
+//! Conditions, compiled.
+
+use super::like::Pattern;
+use super::reader::{BadProgram, Value};
+use super::{Comparison, Condition, Constant, Kind, Wanted};
+use std::cmp::Ordering;
+
+/// A condition that is known to fit the columns it compares.
+#[derive(Debug)]
+pub(super) struct Test {
+    column: usize,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Compare(Comparison, Owned),
+    Columns(Comparison, usize),
+    /// Whether it is among these, which are sorted.
+    In(Vec<Owned>, bool),
+    Like(Pattern, bool),
+}
+
+/// A constant of a kind.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owned {
+    Integer(i64),
+    Bytes(Vec<u8>),
+}
+
+impl Test {
+    pub fn new(condition: &Condition, columns: &[Wanted]) -> Result<Self, BadProgram> {
+        let column = condition.column as usize;
+        let wanted = columns.get(column).ok_or(BadProgram("a condition on a column that is not wanted"))?;
+        let comparison =
+            Comparison::try_from(condition.comparison).map_err(|_| BadProgram("an unknown comparison"))?;
+        let constants = || condition.constants.iter().map(|constant| owned(constant, wanted));
+        let one = || match &condition.constants[..] {
+            [constant] => owned(constant, wanted),
+            _ => Err(BadProgram("a comparison with several constants, or none")),
+        };
+        let what = match (comparison, condition.other) {
+            (Comparison::In | Comparison::NotIn, None) => {
+                let mut list = constants().collect::<Result<Vec<_>, _>>()?;
+                list.sort_unstable();
+                What::In(list, comparison == Comparison::In)
+            }
+            (Comparison::Like | Comparison::NotLike, None) => match one()? {
+                Owned::Bytes(text) => {
+                    let pattern =
+                        Pattern::parse(&text).ok_or(BadProgram("a pattern that ends with its escape"))?;
+                    What::Like(pattern, comparison == Comparison::Like)
+                }
+                Owned::Integer(_) => return Err(BadProgram("a pattern for a number")),
+            },
+            (Comparison::In | Comparison::NotIn | Comparison::Like | Comparison::NotLike, Some(_)) => {
+                return Err(BadProgram("a list or pattern in a column"));
+            }
+            (comparison, Some(other)) => {
+                let other = other as usize;
+                match columns.get(other) {
+                    Some(found) if (found.kind, found.scale) == (wanted.kind, wanted.scale) => {
+                        What::Columns(comparison, other)
+                    }
+                    _ => return Err(BadProgram("a comparison of unlike columns")),
+                }
+            }
+            (comparison, None) => What::Compare(comparison, one()?),
+        };
+        Ok(Test { column, what })
+    }
+
+    /// Whether a row satisfies it.
+    pub fn holds(&self, row: &[Value<'_>]) -> bool {
+        let Some(value) = row.get(self.column) else { return false };
+        match &self.what {
+            What::Compare(comparison, constant) => {
+                compare_constant(value, constant).is_some_and(|order| holds(*comparison, order))
+            }
+            What::Columns(comparison, other) => row
+                .get(*other)
+                .and_then(|other| compare(value, other))
+                .is_some_and(|order| holds(*comparison, order)),
+            What::In(list, wanted) => match value {
+                Value::Null => false,
+                value => {
+                    let found = list.binary_search_by(|constant| {
+                        compare_constant(value, constant).unwrap_or(Ordering::Less).reverse()
+                    });
+                    found.is_ok() == *wanted
+                }
+            },
+            What::Like(pattern, wanted) => {
+                matches!(value, Value::Bytes(bytes) if pattern.matches(bytes) == *wanted)
+            }
+        }
+    }
+}
+
+fn owned(constant: &Constant, wanted: &Wanted) -> Result<Owned, BadProgram> {
+    match wanted.kind() {
+        Kind::Bytes | Kind::Trimmed => Ok(Owned::Bytes(constant.bytes.to_vec())),
+        Kind::WideDecimal => Err(BadProgram("a comparison of wide decimals")),
+        _ => Ok(Owned::Integer(constant.integer)),
+    }
+}
+
+fn holds(comparison: Comparison, order: Ordering) -> bool {
+    match comparison {
+        Comparison::Equal => order.is_eq(),
+        Comparison::NotEqual => order.is_ne(),
+        Comparison::Less => order.is_lt(),
+        Comparison::LessOrEqual => order.is_le(),
+        Comparison::Greater => order.is_gt(),
+        Comparison::GreaterOrEqual => order.is_ge(),
+        Comparison::In | Comparison::NotIn | Comparison::Like | Comparison::NotLike => false,
+    }
+}
+
+fn compare_constant(value: &Value<'_>, constant: &Owned) -> Option<Ordering> {
+    match (value, constant) {
+        (Value::Integer(value), Owned::Integer(constant)) => Some(value.cmp(constant)),
+        (Value::Bytes(value), Owned::Bytes(constant)) => Some(value.as_ref().cmp(constant)),
+        _ => None,
+    }
+}
+
+fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Integer(left), Value::Integer(right)) => Some(left.cmp(right)),
+        (Value::Wide(left), Value::Wide(right)) => Some(left.cmp(right)),
+        (Value::Bytes(left), Value::Bytes(right)) => Some(left.cmp(right)),
+        _ => None,
+    }
+}

@@ -1,0 +1,274 @@
+//! [`Reader`]: a program that is run.
+
+use super::batch::Builder;
+use super::condition::Test;
+use super::{ColumnBatch, KeyKind, Kind, MAX_COLUMNS, Program, Wanted};
+use crate::encoding::{decode_bytes, decode_i64};
+use crate::row::{self, Columns, tag};
+use bytes::Bytes;
+use std::borrow::Cow;
+
+/// The first byte of a key column that is NULL.
+const KEY_NULL: u8 = 0xff;
+
+/// A program that makes no sense.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("a program with {0}")]
+pub struct BadProgram(pub(super) &'static str);
+
+/// A row that a program cannot read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("a row that the program cannot read")]
+pub struct Unfit;
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It was appended.
+    Kept,
+    /// It does not satisfy the conditions.
+    Dropped,
+}
+
+/// A value of a column.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value<'a> {
+    Null,
+    Integer(i64),
+    Wide(i128),
+    Bytes(Cow<'a, [u8]>),
+}
+
+/// Runs a program over rows.
+#[derive(Debug)]
+pub struct Reader {
+    layout: Layout,
+    tests: Vec<Test>,
+    builders: Vec<Builder>,
+    rows: u64,
+}
+
+/// Where the columns lie.
+#[derive(Debug)]
+struct Layout {
+    prefix_len: usize,
+    key: Vec<KeyStep>,
+    columns: Vec<Column>,
+    /// By number in the value: position among the columns, plus one; 0 where it is not wanted.
+    by_number: Vec<u16>,
+    from_value: usize,
+}
+
+#[derive(Debug)]
+struct KeyStep {
+    kind: KeyKind,
+    /// Position among the columns.
+    column: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Column {
+    kind: Kind,
+    scale: u32,
+    missing: Bytes,
+}
+
+impl Reader {
+    /// Gets a program ready.
+    ///
+    /// # Errors
+    /// If it makes no sense.
+    pub fn new(program: &Program) -> Result<Self, BadProgram> {
+        if program.columns.len() > MAX_COLUMNS || program.key.len() > MAX_COLUMNS {
+            return Err(BadProgram("too many columns"));
+        }
+        let mut key = program
+            .key
+            .iter()
+            .map(|kind| KeyKind::try_from(*kind).map(|kind| KeyStep { kind, column: None }))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| BadProgram("an unknown key column"))?;
+        let (mut by_number, mut from_value) = (Vec::new(), 0);
+        for (position, wanted) in program.columns.iter().enumerate() {
+            let number = wanted.number as usize;
+            if wanted.from_key {
+                let step = key.get_mut(number).ok_or(BadProgram("a key column that it does not describe"))?;
+                if step.column.replace(position).is_some() {
+                    return Err(BadProgram("a key column twice"));
+                }
+                continue;
+            }
+            if number > usize::from(u16::MAX) {
+                return Err(BadProgram("a column number that is too large"));
+            }
+            if by_number.len() <= number {
+                by_number.resize(number + 1, 0);
+            }
+            if std::mem::replace(&mut by_number[number], position as u16 + 1) > 0 {
+                return Err(BadProgram("a column twice"));
+            }
+            from_value += 1;
+        }
+        let column = |wanted: &Wanted| {
+            let kind = Kind::try_from(wanted.kind).map_err(|_| BadProgram("an unknown kind"))?;
+            Ok(Column { kind, scale: wanted.scale, missing: wanted.missing.clone() })
+        };
+        let columns = program.columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        for column in &columns {
+            column.missing_value().map_err(|Unfit| BadProgram("a missing value of another kind"))?;
+        }
+        let tests = program.conditions.iter().map(|condition| Test::new(condition, &program.columns));
+        let tests = tests.collect::<Result<_, _>>()?;
+        let builders = columns.iter().map(|column| Builder::new(column.kind)).collect();
+        let prefix_len = program.prefix_len as usize;
+        let layout = Layout { prefix_len, key, columns, by_number, from_value };
+        Ok(Reader { layout, tests, builders, rows: 0 })
+    }
+
+    /// Takes a row, given by its key behind the tenant's prefix and its value.
+    ///
+    /// # Errors
+    /// If the program cannot read it. Nothing was appended then.
+    pub fn take(&mut self, key: &[u8], value: &[u8]) -> Result<Taken, Unfit> {
+        let row = self.layout.read(key, value)?;
+        if !self.tests.iter().all(|test| test.holds(&row)) {
+            return Ok(Taken::Dropped);
+        }
+        for (builder, value) in self.builders.iter_mut().zip(&row) {
+            builder.push(value);
+        }
+        self.rows += 1;
+        Ok(Taken::Kept)
+    }
+
+    /// Rows kept so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Bytes kept so far, about.
+    pub fn bytes(&self) -> usize {
+        self.builders.iter().map(Builder::bytes).sum()
+    }
+
+    /// What was kept.
+    pub fn finish(self, unfit: bool) -> ColumnBatch {
+        let columns = self.builders.into_iter().map(Builder::finish).collect();
+        ColumnBatch { rows: self.rows, columns, unfit }
+    }
+}
+
+impl Layout {
+    fn read<'a>(&'a self, key: &[u8], value: &'a [u8]) -> Result<Vec<Value<'a>>, Unfit> {
+        let mut row = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            row.push(column.missing_value()?);
+        }
+        let mut rest = key.get(self.prefix_len..).ok_or(Unfit)?;
+        for step in &self.key {
+            let found = take_key(step.kind, step.column.is_some(), &mut rest).ok_or(Unfit)?;
+            if let Some(position) = step.column
+                && let (Some(slot), Some(column)) = (row.get_mut(position), self.columns.get(position))
+            {
+                *slot = column.fitting(found)?;
+            }
+        }
+        let mut left = self.from_value;
+        if left == 0 {
+            return Ok(row);
+        }
+        let mut columns = Columns::of(value).ok_or(Unfit)?;
+        while left > 0
+            && let Some((number, found)) = columns.next_column().ok_or(Unfit)?
+        {
+            let Some(position) = self.by_number.get(number).and_then(|at| usize::from(*at).checked_sub(1))
+            else {
+                continue;
+            };
+            left -= 1;
+            if let (Some(slot), Some(column)) = (row.get_mut(position), self.columns.get(position)) {
+                *slot = match found {
+                    Some(mut bytes) => column.value(&mut bytes)?,
+                    None => Value::Null,
+                };
+            }
+        }
+        Ok(row)
+    }
+}
+
+/// Takes a key column off the front of `input`; its value only if it is wanted.
+fn take_key(kind: KeyKind, wanted: bool, input: &mut &[u8]) -> Option<Value<'static>> {
+    if input.first() == Some(&KEY_NULL) {
+        *input = &input[1..];
+        return Some(Value::Null);
+    }
+    Some(match kind {
+        KeyKind::Integer => Value::Integer(decode_i64(input)?),
+        KeyKind::Bytes if wanted => Value::Bytes(decode_bytes(input)?.into()),
+        KeyKind::Bytes => {
+            // The end is the first zero byte that none follows as part of the value.
+            let end = (0..input.len()).find(|at| input[*at] == 0 && input.get(at + 1) == Some(&0x01))?;
+            *input = &input[end + 2..];
+            Value::Null
+        }
+    })
+}
+
+impl Column {
+    fn missing_value(&self) -> Result<Value<'_>, Unfit> {
+        if self.missing.is_empty() { Ok(Value::Null) } else { self.value(&mut &self.missing[..]) }
+    }
+
+    /// Takes a value off the front of `input`.
+    fn value<'a>(&self, input: &mut &'a [u8]) -> Result<Value<'a>, Unfit> {
+        let (tag, payload) = row::take_payload(input).ok_or(Unfit)?;
+        self.fitting(match tag {
+            tag::NULL => Value::Null,
+            tag::FALSE => Value::Integer(0),
+            tag::TRUE => Value::Integer(1),
+            tag::INTEGER => Value::Integer(row::integer(payload)),
+            tag::BYTES => Value::Bytes(payload.into()),
+            tag::NUMERIC => {
+                let (scale, digits) = payload.split_first_chunk::<2>().ok_or(Unfit)?;
+                if u32::from(u16::from_be_bytes(*scale)) != self.scale {
+                    return Err(Unfit);
+                }
+                match self.kind {
+                    Kind::Decimal if digits.len() <= 8 => return Ok(Value::Integer(row::integer(digits))),
+                    Kind::WideDecimal => return Ok(Value::Wide(row::wide_integer(digits))),
+                    _ => return Err(Unfit),
+                }
+            }
+            _ => return Err(Unfit),
+        })
+    }
+
+    /// A value, if it is one of the column's kind.
+    fn fitting<'a>(&self, value: Value<'a>) -> Result<Value<'a>, Unfit> {
+        match (self.kind, value) {
+            (_, Value::Null) => Ok(Value::Null),
+            (Kind::Bool, Value::Integer(value @ 0..=1)) => Ok(Value::Integer(value)),
+            (Kind::Int16, Value::Integer(value)) if i16::try_from(value).is_ok() => Ok(Value::Integer(value)),
+            (Kind::Int32, Value::Integer(value)) if i32::try_from(value).is_ok() => Ok(Value::Integer(value)),
+            (Kind::Int64, Value::Integer(value)) => Ok(Value::Integer(value)),
+            (Kind::Bytes, Value::Bytes(bytes)) => Ok(Value::Bytes(bytes)),
+            (Kind::Trimmed, Value::Bytes(bytes)) => Ok(Value::Bytes(trimmed(bytes))),
+            _ => Err(Unfit),
+        }
+    }
+}
+
+fn trimmed(bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    let kept = bytes.len() - bytes.iter().rev().take_while(|byte| **byte == b' ').count();
+    match bytes {
+        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..kept]),
+        Cow::Owned(mut bytes) => {
+            bytes.truncate(kept);
+            Cow::Owned(bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

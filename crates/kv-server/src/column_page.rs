@@ -1,0 +1,51 @@
+//! Scans that return columns: a program is run over what a scan finds.
+
+use crate::read::{Budget, Page, Unread, resume_after};
+use bytes::BytesMut;
+use kv_api::batch::{Response, Scan};
+use kv_api::columns::{Program, Reader};
+use kv_api::key::TENANT_PREFIX_LEN;
+use kv_api::{KvError, KvErrorKind};
+use storage::mvcc::View;
+
+/// Bytes of columns at which a page ends. As a rule what is read ends it earlier, but a row that is short, or damaged, may
+/// have many columns.
+const MAX_COLUMN_BYTES: usize = 16 << 20;
+
+/// Evaluates one page of a scan with a program. What is read counts against the budget, wanted or not: it bounds the time
+/// that a page takes.
+///
+/// # Errors
+/// Storage errors, and [`KvErrorKind::InvalidRequest`] if the program makes no sense.
+pub fn column_page(
+    view: View<'_>,
+    scan: &Scan,
+    program: &Program,
+    budget: &mut Budget,
+) -> Result<Page, Unread> {
+    if budget.is_spent() {
+        return Ok(Page::without_room(scan));
+    }
+    let mut reader =
+        Reader::new(program).map_err(|error| KvError::new(KvErrorKind::InvalidRequest, error.to_string()))?;
+    let mut scanner = view.scan(&scan.start, &scan.end, scan.reverse);
+    let mut row = BytesMut::new();
+    let (mut resume, mut unfit) = (None, false);
+    while let Some(mark) = scanner.next(&mut row)? {
+        let (key, value) = (&row[mark.start..mark.middle], &row[mark.middle..mark.end]);
+        if reader.take(key.get(TENANT_PREFIX_LEN..).unwrap_or_default(), value).is_err() {
+            unfit = true;
+            break;
+        }
+        budget.take_row(mark.end - mark.start)?;
+        let is_full = scan.limit > 0 && reader.rows() >= scan.limit;
+        if budget.is_spent() || is_full || reader.bytes() >= MAX_COLUMN_BYTES {
+            resume = if scanner.is_exhausted() { None } else { resume_after(scan, key) };
+            break;
+        }
+        row.clear();
+    }
+    let may_have_newer = scanner.may_have_newer();
+    let columns = Some(Box::new(reader.finish(unfit)));
+    Ok(Page { response: Response { columns, resume, ..Response::default() }, may_have_newer })
+}

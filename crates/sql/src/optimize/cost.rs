@@ -1,0 +1,82 @@
+//! What operators cost.
+//!
+//! The unit is a microsecond of processor time, of the SQL node and the KV node together, as it was measured on one
+//! machine (the test `costs_are_measured` prints costs beside what the statements take); what matters is how the numbers
+//! relate. Everything that compares plans takes its numbers from here.
+
+/// A batch of requests to the KV node and back, alone on its way.
+pub const REQUEST: f64 = 40.0;
+/// An entry of an index, or a row, read in key order: found, sent and decoded.
+pub const ENTRY: f64 = 0.6;
+/// A byte of it.
+pub const BYTE: f64 = 0.003;
+/// A key looked up in a batch with others.
+pub const KEY: f64 = 4.0;
+/// The beginning of a span read in a batch with others.
+pub const SPAN: f64 = 8.0;
+/// An operator or function computed for a row.
+pub const EXPRESSION: f64 = 0.08;
+/// A row handed from one operator to the next.
+pub const ROW: f64 = 0.1;
+/// A row put into a hash table.
+pub const HASH_BUILD: f64 = 0.5;
+/// A row looked up in a hash table.
+pub const HASH_PROBE: f64 = 0.25;
+/// A pair of rows tried by a nested loop.
+pub const PAIR: f64 = 0.15;
+/// A comparison of two rows while sorting.
+pub const COMPARE: f64 = 0.05;
+/// A row changed: checks, index entries, and its share of the commit.
+pub const CHANGE: f64 = 10.0;
+
+/// Left rows whose look-ups travel together.
+pub const LOOKUP_ROWS: f64 = 128.0;
+/// Bytes of a row of which nothing is known, beside eight for each column.
+const ROW_HEADER_BYTES: f64 = 20.0;
+
+/// Reading entries of some bytes each in key order, the first request included.
+pub fn scan(entries: f64, bytes: f64) -> f64 {
+    REQUEST + entries * entry(bytes)
+}
+
+/// One such entry.
+fn entry(bytes: f64) -> f64 {
+    ENTRY + bytes * BYTE
+}
+
+/// Fetching the rows that entries of a secondary index lead to: a batch of look-ups per page of entries.
+pub fn fetch(rows: f64, bytes: f64) -> f64 {
+    if rows <= 0.0 { 0.0 } else { REQUEST + rows * (KEY + bytes * BYTE) }
+}
+
+/// Reading by each of many left rows in turn, of which one alone would cost `one`: the requests travel together.
+pub fn look_up(left_rows: f64, one: f64, requests: f64, by_key: bool) -> f64 {
+    let batches = (left_rows / LOOKUP_ROWS).max(1.0) * requests;
+    let each = (one - requests * REQUEST).max(0.0) + if by_key { 0.0 } else { SPAN };
+    batches * REQUEST + left_rows * each
+}
+
+/// A hash join beyond its inputs: `build` rows are kept.
+pub fn hash_join(probe: f64, build: f64, out: f64) -> f64 {
+    build * HASH_BUILD + probe * HASH_PROBE + out * ROW
+}
+
+/// A nested loop over kept rows beyond its inputs.
+pub fn nested_loop(left: f64, right: f64, out: f64) -> f64 {
+    left * right * PAIR + out * ROW
+}
+
+/// Sorting, of which at most `wanted` rows are kept.
+pub fn sort(rows: f64, wanted: f64) -> f64 {
+    rows * wanted.min(rows).max(2.0).log2() * COMPARE + rows * ROW
+}
+
+/// Grouping by hash, with so many expressions for keys and aggregates.
+pub fn group(rows: f64, groups: f64, expressions: usize) -> f64 {
+    rows * (HASH_PROBE + expressions as f64 * EXPRESSION) + groups * HASH_BUILD
+}
+
+/// Bytes of a row of so many columns if nothing is known of it.
+pub fn unknown_row_bytes(columns: usize) -> f64 {
+    ROW_HEADER_BYTES + 8.0 * columns as f64
+}

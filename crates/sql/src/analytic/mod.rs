@@ -46,6 +46,7 @@ mod translate;
 
 use crate::exec::operator::BoxOperator;
 use crate::exec::scope::Scope;
+use crate::optimize::cost;
 use crate::plan::{Plan, PlanKind};
 
 /// Which engine runs what (setting `engine`).
@@ -91,7 +92,7 @@ pub(crate) fn wrap<'p>(plan: &'p Plan, scope: &Scope<'p>) -> Option<BoxOperator<
 /// filter lets through.
 fn rows_read(plan: &Plan) -> f64 {
     let mut rows = match plan.kind {
-        PlanKind::Scan { .. } => plan.cost,
+        PlanKind::Scan { .. } => cost::entries_read(plan.cost),
         _ => plan.rows,
     };
     plan.for_each_child(&mut |child, _| rows = rows.max(rows_read(child)));

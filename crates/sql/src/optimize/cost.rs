@@ -44,6 +44,12 @@ fn entry(bytes: f64) -> f64 {
     ENTRY + bytes * BYTE
 }
 
+/// About how many entries a scan of so much cost reads, if they are of usual size.
+pub fn entries_read(scan: f64) -> f64 {
+    const USUAL_BYTES: f64 = 100.0;
+    (scan - REQUEST).max(0.0) / entry(USUAL_BYTES)
+}
+
 /// Fetching the rows that entries of a secondary index lead to: a batch of look-ups per page of entries.
 pub fn fetch(rows: f64, bytes: f64) -> f64 {
     if rows <= 0.0 { 0.0 } else { REQUEST + rows * (KEY + bytes * BYTE) }

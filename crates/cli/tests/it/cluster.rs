@@ -88,9 +88,14 @@ impl Cluster {
         serde_json::from_slice(&fs::read(self.data_dir.join("addresses.json")).unwrap()).unwrap()
     }
 
-    /// Runs a command against this system.
+    /// Runs a command against this system. Workloads know it by its URL alone.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        dormouse().args(arguments).arg("--data-dir").arg(&self.data_dir).output().unwrap()
+        let mut command = dormouse();
+        command.args(arguments);
+        if arguments.first() != Some(&"workload") {
+            command.arg("--data-dir").arg(&self.data_dir);
+        }
+        command.output().unwrap()
     }
 
     /// Runs a command that must succeed and prints JSON.

@@ -79,11 +79,11 @@ impl Builder {
         if self.validity.is_empty() {
             // All rows before had one.
             self.validity.resize(self.rows / 8, 0xff);
-            if self.rows % 8 > 0 {
+            if !self.rows.is_multiple_of(8) {
                 self.validity.push((1 << (self.rows % 8)) - 1);
             }
         }
-        if self.rows % 8 == 0 {
+        if self.rows.is_multiple_of(8) {
             self.validity.push(0);
         }
         if let Some(last) = self.validity.last_mut() {

@@ -45,7 +45,7 @@ pub fn query(seed: u64) -> Query {
     let mut rng = StdRng::seed_from_u64(seed);
     match rng.random_range(0..10) {
         0 | 1 => scalars(&mut rng),
-        2 | 3 | 4 => Select::new(&mut rng, 3).rows(),
+        2..=4 => Select::new(&mut rng, 3).rows(),
         5 | 6 => Select::new(&mut rng, 2).groups(),
         7 => Select::new(&mut rng, 1).windows(),
         8 => set_operation(&mut rng),
@@ -245,7 +245,7 @@ impl<'r> Select<'r> {
             format!("lag({argument})"),
             format!("lead({argument}, 2, 0)"),
             format!("first_value({argument})"),
-            format!("ntile(3)"),
+            "ntile(3)".to_owned(),
         ];
         let all: Vec<&String> = match by_value {
             true => functions.iter().collect(),

@@ -75,10 +75,9 @@ fn conditions_select_rows() {
     let kept = |conditions: Vec<Condition>| {
         let mut reader = Reader::new(&program(conditions)).unwrap();
         let rows = [(Some(1), 100, "ab"), (Some(2), 200, "b  "), (None, 300, "äc")];
-        let taken = rows.map(|(integer, digits, text)| {
+        rows.map(|(integer, digits, text)| {
             u8::from(reader.take(&key(0, b""), &row(integer, digits, text)) == Ok(Taken::Kept))
-        });
-        taken
+        })
     };
     for (test, wanted) in [
         (condition(2, Equal, vec![number(2)]), [0, 1, 0]),

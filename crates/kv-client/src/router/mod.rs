@@ -97,7 +97,12 @@ pub struct Sending<'a> {
     pub waits: bool,
     /// Whether it may be carried out twice. It goes on then when the connection was lost under it.
     pub again: bool,
+    /// Takes note of where it goes, each time before it goes there.
+    pub tried: Option<&'a Tried>,
 }
+
+/// Where a batch was sent last, which is known also when its answer is an error or is never waited for.
+pub type Tried = Mutex<Option<Place>>;
 
 /// A client's ways to the KV nodes.
 pub struct Router {
@@ -232,7 +237,7 @@ impl Router {
             if sending.range.is_some_and(|range| range != place.range_id) {
                 return Err(SendError::Split);
             }
-            match self.try_on(&place, batch).await {
+            match self.try_on(&place, batch, sending.tried).await {
                 Ok(response) => return Ok(Sent { response, place }),
                 Err(Miss::Error(error)) => return Err(SendError::Kv(error)),
                 Err(miss) => missed = Some((place, miss)),
@@ -258,7 +263,7 @@ impl Router {
         place: &Place,
         key: Option<&Bytes>,
     ) -> Result<Sent, SendError> {
-        let miss = match self.try_on(place, batch).await {
+        let miss = match self.try_on(place, batch, None).await {
             Ok(response) => return Ok(Sent { response, place: place.clone() }),
             Err(miss) => miss,
         };
@@ -275,8 +280,16 @@ impl Router {
     }
 
     /// Sends a batch on a connection that is open.
-    async fn try_on(&self, place: &Place, batch: &mut BatchRequest) -> Result<BatchResponse, Miss> {
+    async fn try_on(
+        &self,
+        place: &Place,
+        batch: &mut BatchRequest,
+        tried: Option<&Tried>,
+    ) -> Result<BatchResponse, Miss> {
         batch.header.range_id = place.range_id;
+        if let Some(tried) = tried {
+            *tried.lock() = Some(place.clone());
+        }
         match place.connection.pending.submit(batch) {
             Ok(answer) => {
                 metrics().batches.inc();

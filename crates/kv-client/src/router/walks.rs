@@ -2,7 +2,7 @@
 
 use super::locate;
 use super::miss::{self, Miss};
-use super::{Place, Router, SendError, Sending, Sent};
+use super::{Place, Router, SendError, Sending, Sent, Tried};
 use crate::addresses::is_address;
 use crate::connections::NoConnection;
 use crate::metrics::metrics;
@@ -102,7 +102,7 @@ impl Router {
             (None, None) => {}
         }
         loop {
-            if let Some(sent) = self.walk_replicas(&mut trip, batch, &key).await? {
+            if let Some(sent) = self.walk_replicas(&mut trip, batch, &key, sending.tried).await? {
                 self.retire_directory(trip.directory, &sent.place);
                 return Ok(sent);
             }
@@ -117,11 +117,12 @@ impl Router {
         trip: &mut Trip,
         batch: &mut BatchRequest,
         key: &Bytes,
+        tried: Option<&Tried>,
     ) -> Result<Option<Sent>, SendError> {
         loop {
             self.look_up_if_due(trip, key).await?;
             let Some((range_id, address)) = self.next_replica(trip, key)? else { return Ok(None) };
-            match self.try_at(&address, range_id, batch, trip.deadline).await {
+            match self.try_at(&address, range_id, batch, trip.deadline, tried).await {
                 Ok(sent) => {
                     self.routing.lock().ranges.served(key, range_id, &address);
                     return Ok(Some(sent));
@@ -232,7 +233,7 @@ impl Router {
         };
         batch.header.any_replica = true;
         let patience = trip.deadline.min(Instant::now() + NEAR_PATIENCE);
-        let tried = self.try_at(&address, range_id, batch, patience).await;
+        let tried = self.try_at(&address, range_id, batch, patience, None).await;
         batch.header.any_replica = false;
         match tried {
             Ok(sent) => Some(Ok(sent)),
@@ -285,7 +286,7 @@ impl Router {
         let mut walk = Walk::default();
         metrics().lookups.inc();
         while let Some(address) = self.next_node(&mut walk, None) {
-            let answer = match self.try_at(&address, 0, &mut batch, trip.deadline).await {
+            let answer = match self.try_at(&address, 0, &mut batch, trip.deadline, None).await {
                 Ok(sent) => {
                     sent.place.connection.note_lookup();
                     trip.directory = Some(sent.place);
@@ -366,7 +367,7 @@ impl Router {
         loop {
             let root = self.routing.lock().root.clone();
             let Some(address) = self.next_node(&mut trip.walk, root.as_ref()) else { return Ok(None) };
-            match self.try_at(&address, 0, batch, trip.deadline).await {
+            match self.try_at(&address, 0, batch, trip.deadline, None).await {
                 Ok(sent) => {
                     self.routing.lock().root = Some(address);
                     return Ok(Some(sent));
@@ -398,6 +399,7 @@ impl Router {
         range_id: u64,
         batch: &mut BatchRequest,
         deadline: Instant,
+        tried: Option<&Tried>,
     ) -> Result<Sent, Miss> {
         let connection = self.connection(address).map_err(|none| match none {
             NoConnection::Failed(Some(error)) => Miss::of(error),
@@ -411,7 +413,7 @@ impl Router {
             return Err(Miss::Unsent);
         }
         let place = Place { connection, range_id };
-        let response = self.try_on(&place, batch).await?;
+        let response = self.try_on(&place, batch, tried).await?;
         Ok(Sent { response, place })
     }
 

@@ -125,9 +125,10 @@ impl State {
     /// What is to be said to the nodes that may know the transaction, of some of the ranges.
     pub(super) fn farewells(&self, of: impl Fn(u64) -> bool) -> SmallVec<[Farewell; 1]> {
         let told = self.parts.iter().filter(|part| part.known && of(part.at.range_id));
-        let farewell = |part: &Part| {
-            let Part { place, key, .. } = part;
-            Farewell { meta: self.meta(Some(part)), place: place.clone(), key: key.clone() }
+        let farewell = |part: &Part| Farewell {
+            meta: self.meta(Some(part)),
+            place: part.farewell_place(),
+            key: part.key.clone(),
         };
         told.map(farewell).collect()
     }

@@ -31,7 +31,7 @@ pub use transfer::TransferKey;
 use crate::client::KvClient;
 use crate::faults::Bug;
 use crate::lead::{Answered, Asked};
-use crate::router::{Place, SendError, Sending, Sent};
+use crate::router::{Place, SendError, Sending, Sent, Tried};
 use bytes::Bytes;
 use end::Farewell;
 use kv_api::batch::{BatchRequest, RequestKind};
@@ -187,9 +187,9 @@ impl Txn {
             (part.place.clone(), names_no_key(batch).then(|| part.key.clone()))
         };
         // Also when this future is dropped.
-        let _in_flight = BoundInFlight(self, range_id);
-        let (place, key) = (place.as_ref(), key.as_ref());
-        let sending = Sending { place, key, waits, range: Some(range_id), ..Sending::default() };
+        let in_flight = BoundInFlight { txn: self, range_id, tried: Tried::default() };
+        let (place, key, tried) = (place.as_ref(), key.as_ref(), Some(&in_flight.tried));
+        let sending = Sending { place, key, waits, range: Some(range_id), tried, ..Sending::default() };
         let sent = self.send_timed(range_id, batch, sending).await?;
         let mut state = self.state.lock();
         let part = state.parts.get_mut(range_id).ok_or(SendError::Split)?;
@@ -251,12 +251,18 @@ fn names_no_key(batch: &BatchRequest) -> bool {
         )
 }
 
-struct BoundInFlight<'a>(&'a Txn, u64);
+/// Counts a batch while it is under way, and leaves behind where it went.
+struct BoundInFlight<'a> {
+    txn: &'a Txn,
+    range_id: u64,
+    tried: Tried,
+}
 
 impl Drop for BoundInFlight<'_> {
     fn drop(&mut self) {
-        if let Some(part) = self.0.state.lock().parts.get_mut(self.1) {
+        if let Some(part) = self.txn.state.lock().parts.get_mut(self.range_id) {
             part.bound_in_flight -= 1;
+            part.tried = self.tried.get_mut().take().or(part.tried.take());
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct Part {
     pub key: Bytes,
     /// Where the transaction is known.
     pub place: Option<Place>,
+    /// Where it may be known, for a batch was sent there of which nothing came.
+    pub tried: Option<Place>,
     /// Whether a batch was sent by which the node may know the transaction: it may hold locks or intents, and must
     /// be told how the transaction ends.
     pub known: bool,
@@ -36,9 +38,14 @@ impl Part {
         self.place.clone().filter(|_| self.known)
     }
 
+    /// Where the node is that must be told how the transaction ends.
+    pub fn farewell_place(&self) -> Option<Place> {
+        self.place.clone().or_else(|| self.tried.clone())
+    }
+
     /// The node forgot it.
     pub fn become_unknown(&mut self) {
-        (self.known, self.lease, self.place) = (false, 0, None);
+        (self.known, self.lease, self.place, self.tried) = (false, 0, None, None);
     }
 }
 

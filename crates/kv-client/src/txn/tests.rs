@@ -3,7 +3,7 @@
 mod commits;
 mod ranges;
 
-use super::model::{Model, RANGE, Store};
+use super::model::{Model, NODES, Play, RANGE, Store};
 use super::*;
 use bytes::Bytes;
 use kv_api::batch::{RequestKind, WaitPolicy};
@@ -468,6 +468,27 @@ async fn first_locking_reads_that_end_on_two_nodes_abort() {
     let (first, second) = tokio::join!(txn.get(b"a", LockStrength::Exclusive), second);
     assert!(first.is_err() != second.is_err(), "{first:?} {second:?}");
     assert_eq!(kind(first.and(second)), KvErrorKind::Aborted);
+}
+
+#[tokio::test]
+async fn a_first_locking_read_that_failed_is_called_off_where_it_was_sent() {
+    let model = Model::start();
+    put(&model, "a", "1").await;
+    let txn = begin(&model);
+    let refused = KvError::new(KvErrorKind::Retry, "what was read has changed");
+    model.store.lock().script = Some(Box::new(move |_| Play::Fail(refused.clone())));
+    assert_eq!(kind(txn.get(b"a", LockStrength::Exclusive).await), KvErrorKind::Retry);
+    model.store.lock().script = None;
+    // The client comes to take the other node for the leaseholder.
+    model.move_lease();
+    put(&model, "b", "1").await;
+    model.move_lease();
+    let count = model.store.lock().received.len();
+    drop(txn);
+    model.received(count + 1).await;
+    let store = model.store.lock();
+    assert!(matches!(last_request(&store), RequestKind::EndTxn(_)));
+    assert_eq!(store.served_by.last(), Some(&NODES[0]));
 }
 
 #[tokio::test]

@@ -318,6 +318,7 @@ impl CarriedPart {
             at,
             key: self.key,
             place: None,
+            tried: None,
             known: self.known,
             lease: self.lease,
             intent: self.intent,

@@ -332,6 +332,11 @@ pub struct DecideTxn {
     /// A key of each other range with a prepared part: who is told if the coordinator does not come to it.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub parts: Vec<Bytes>,
+    /// All other ranges with a prepared part, if the node is to settle all of it: the transaction is committed, by its
+    /// record or because every part is prepared where the record says, and the coordinator knows that. See
+    /// [`BatchResponse::settled`].
+    #[prost(uint64, repeated, tag = "4")]
+    pub settles: Vec<u64>,
 }
 
 /// Tells a range with a prepared part of a transaction what was decided. Stands alone in its batch. No error if
@@ -837,4 +842,8 @@ pub struct BatchResponse {
     /// Plain reads: the range is one with [`RangeConfig::global_reads`], and the next may go to any replica.
     #[prost(bool, tag = "61")]
     pub global_reads: bool,
+    /// [`DecideTxn::settles`]: every part is settled and nothing of the transaction is left. A node that does not hold
+    /// the leases of all these ranges, or does not know how to, only writes the record.
+    #[prost(bool, tag = "62")]
+    pub settled: bool,
 }

@@ -67,7 +67,8 @@
 //!    keys to name, and those that flushed.
 //! 5. After that, in the background: [`batch::DecideTxn`] makes the record explicit, all ranges are told
 //!    ([`batch::ResolveTxn`]: at once, so that readers go on, and again when the record is explicit, so that
-//!    intents become versions and records go), the anchor last.
+//!    intents become versions and records go), the anchor last. Where one node has prepared all parts, it is asked
+//!    to see to all of that ([`batch::DecideTxn::settles`]), which it does for many transactions with one command.
 //!
 //! A prepared part whose coordinator is gone (its connection ended, or the lease changed hands) is *recovered*:
 //! its leaseholder asks that of the anchor. A record that is committed or aborted decides. Where there is none, one

@@ -9,6 +9,7 @@
 //! | [`DecideTxn`](kv_api::batch::DecideTxn), at the anchor | committed | committed |
 //! | [`ResolveTxn`](kv_api::batch::ResolveTxn), not recorded | committed: readers and writers go on | as before |
 //! | the same, recorded | gone | intents are versions, the record is gone |
+//! | [`DecideTxn`](kv_api::batch::DecideTxn) that settles | committed at once, then gone | the same, in steps: [`crate::settle`] |
 //! | abort | gone: its intents count for nothing | intents and record go in the background |
 //!
 //! Intents and record go only when the decision is on record at the anchor, and there last of all: until then
@@ -18,7 +19,6 @@
 
 use crate::command::{Command, CommandError, Effects, Order};
 use crate::contention::{WaitKind, Watch};
-use crate::evaluate::settle_committed;
 use crate::faults::Bug;
 use crate::guards::DecisionWait;
 use crate::intent_set::IntentSet;
@@ -27,7 +27,7 @@ use crate::node::{Asker, BatchResult, Node, abort_job, part_key, record_latch};
 use crate::pipeline::sequence_of;
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
-use crate::shard::{PartKey, Shard, TxnEntry, TxnStatus, aborted};
+use crate::shard::{Decided, PartKey, Shard, TxnEntry, TxnStatus, aborted};
 use bytes::Bytes;
 use kv_api::batch::{RequestKind, Response};
 use kv_api::contention::WaitEnd;
@@ -292,10 +292,16 @@ impl Node {
         else {
             return Err(KvError::new(KvErrorKind::Internal, "nothing says what was decided"));
         };
-        let timestamp = self.commit_record(part, decide.timestamp, &decide.parts).await?;
+        let settled =
+            !decide.settles.is_empty() && self.settle_here(part, decide.timestamp, &decide.settles).await;
+        let timestamp = match settled {
+            true => decide.timestamp,
+            false => self.commit_record(part, decide.timestamp, &decide.parts).await?,
+        };
         Ok(BatchResponse {
             responses: vec![Response::default()],
             commit_timestamp: Some(timestamp),
+            settled,
             ..BatchResponse::default()
         })
     }
@@ -314,45 +320,38 @@ impl Node {
         let lease = self.pipeline.lease(part.range)?;
         let latches = self.latch(tenant, vec![(record_latch(part), Access::Write)]).await;
         let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
-        let record = {
+        let now = self.pipeline.millis();
+        let decided = {
             let shard = self.shard(tenant);
-            if let Some(decided) = shard.decision(part) {
-                return Ok(decided.committed);
+            match shard.decision(part) {
+                Some(decided) if decided.is_on_record() => return Ok(decided.committed),
+                Some(decided) => Some(decided.clone()),
+                None => shard.txn(part).and_then(|entry| entry.record.clone()).map(|record| Decided {
+                    record,
+                    committed: timestamp,
+                    since: now,
+                }),
             }
-            shard.txn(part).and_then(|entry| entry.record.clone())
         };
-        let Some(record) = record else {
+        let Some(decided) = decided else {
             return match txn_record::get(&*self.engine, &span.start, &part.txn.id)? {
                 Some(TxnRecord { status: RecordStatus::Committed, timestamp, .. }) => Ok(timestamp),
                 _ => Err(aborted("the transaction was aborted, because its coordinator seemed to be gone")),
             };
         };
-        if timestamp < record.timestamp {
+        let timestamp = decided.committed;
+        if timestamp < decided.record.timestamp {
             return Err(KvError::new(KvErrorKind::InvalidRequest, "a part is prepared above this timestamp"));
         }
-        let staged = match record.staged {
-            Some((_, keys)) => keys,
-            None => parts.to_vec(),
-        };
-        let record = TxnRecord {
-            status: RecordStatus::Committed,
-            timestamp,
-            staged: Some((timestamp, staged)),
-            ..record
-        };
+        let record = decided.on_record(parts);
         let mut raw = WriteBatch::new();
         txn_record::put(&mut raw, &span.start, &record);
         self.submit_raw(part.range, lease, raw).await?;
         self.pipeline.observe(part.range, timestamp);
-        let now = self.pipeline.millis();
-        {
-            let mut shard = self.shard(tenant);
-            if let Some(connection) = shard.txn(part).map(|entry| entry.connection) {
-                shard.txn_mut(part, connection).record = Some(record);
-            }
-            shard.decided(part, timestamp, now);
-        }
-        drop(latches);
+        let mut shard = self.shard(tenant);
+        shard.decided(part, timestamp, now);
+        shard.recorded(part, record);
+        drop((shard, latches));
         Ok(timestamp)
     }
 
@@ -457,52 +456,11 @@ impl Node {
         };
         // If it is not there any more, that is because it is settled.
         let Some(decided) = decided.filter(|_| recorded) else { return Ok(()) };
-        let mut job = ResolveJob::decided(part, &decided, keeps);
         if keeps {
             self.shard(tenant).buried(part, committed);
         }
-        if let Some(committed) = &mut job.committed {
-            if self.pipeline.environment().planted(Bug::SettledWherePrepared) {
-                committed.timestamp = decided.record.timestamp;
-            }
-            if self.pipeline.environment().planted(Bug::UndoneSettled) {
-                committed.ignored.clear();
-            }
-        }
-        match self.settle_at_once(&job, lease).await? {
-            true => self.resolved(part),
-            false => self.resolve_later(job),
-        }
-        Ok(())
-    }
-
-    /// Settles a committed part with one command, if its intents are few. Says whether it did.
-    async fn settle_at_once(self: &Arc<Self>, job: &ResolveJob, lease: u64) -> Result<bool, KvError> {
-        let Some(committed) = &job.committed else { return Ok(false) };
-        let Some(keys) = IntentSet::of_spans(&job.spans).exact() else { return Ok(false) };
-        let part = job.part;
-        let spans = keys.iter().map(|key| (Span::point(key.clone()), Access::Write));
-        let latches =
-            self.latch(part.txn.tenant, spans.chain([(record_latch(part), Access::Write)]).collect()).await;
-        if self.shard(part.txn.tenant).decision(part).is_none() {
-            return Ok(true);
-        }
-        let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
-        let mut raw = WriteBatch::new();
-        for key in &keys {
-            let Some(bytes) = self.engine.get(Space::Locks, key)? else { continue };
-            if Intent::decode_txn(&bytes)? != part.txn.id {
-                continue;
-            }
-            let intent = Intent::decode(&bytes)?;
-            let mut replaced =
-                self.engine.get(Space::Data, key)?.map(|bytes| bytes::Bytes::copy_from_slice(&bytes));
-            settle_committed(&mut raw, key, &intent, committed, &mut replaced)?;
-        }
-        job.end_record(&span.start, &mut raw);
-        self.submit_raw(part.range, lease, raw).await?;
-        drop(latches);
-        Ok(true)
+        let job = self.job(part, &decided, keeps);
+        self.settle_jobs((tenant, part.range), lease, vec![job]).await
     }
 
     /// Applies writes that take no place in the order of commits.

@@ -112,6 +112,7 @@ pub mod read;
 pub mod recover;
 pub mod resolve;
 pub mod server;
+pub mod settle;
 pub mod shard;
 pub mod span_config;
 pub mod split_load;

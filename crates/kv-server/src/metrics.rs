@@ -97,6 +97,10 @@ pub struct Metrics {
     pub events_dropped: IntCounter,
     /// Reads and writes that waited until it was known what became of a prepared transaction.
     pub decision_waits: IntCounter,
+    /// Transactions over several ranges that were settled here as a whole, and in how many groups.
+    pub settled_together: IntCounter,
+    /// See [`Metrics::settled_together`].
+    pub settle_groups: IntCounter,
     /// Prepared transactions whose coordinators were gone, and of which this node found out what became.
     pub recovered: IntCounter,
     /// Parts of transactions that were left for another coordinator and that nobody took over in time.
@@ -215,6 +219,14 @@ impl Metrics {
             decision_waits: register(IntCounter::new(
                 "dormouse_kv_decision_waits_total",
                 "Reads and writes that waited for what becomes of a prepared transaction",
+            )?),
+            settled_together: register(IntCounter::new(
+                "dormouse_kv_settled_together_total",
+                "Transactions over several ranges of this node that were settled as a whole",
+            )?),
+            settle_groups: register(IntCounter::new(
+                "dormouse_kv_settle_groups_total",
+                "Groups in which such transactions were settled",
             )?),
             recovered: register(IntCounter::new(
                 "dormouse_kv_recovered_transactions_total",

@@ -26,6 +26,7 @@ use crate::metrics::{kind_index, metrics};
 use crate::pipeline::{self, Absent, Hook, Pipeline, Standing, Stepped, Transport, sequence_of};
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
+use crate::settle::{self, Settling};
 use crate::shard::{ConnectionId, PartKey, Shard, TxnEntry, TxnStatus, aborted};
 use crate::validate::validate;
 use bytes::Bytes;
@@ -103,6 +104,7 @@ pub struct Node {
     next_connection: AtomicU64,
     pub(crate) history: History,
     resolver: mpsc::UnboundedSender<ResolveJob>,
+    pub(crate) settler: mpsc::Sender<Settling>,
     pub(crate) promises: Promises,
     /// Ranges whose replicas here were found to differ from the others.
     distrusted: Mutex<HashSet<RangeId>>,
@@ -164,6 +166,7 @@ impl Node {
         let cluster_id = identity.cluster_id.clone();
         let history = History::new(pipeline.history_clock(), limits.history_kept);
         let (resolver, jobs) = mpsc::unbounded_channel();
+        let (settler, settling) = mpsc::channel(settle::MAX_WAITING);
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::bounded(&limits))).collect();
         let node = Arc::new(Node {
             engine,
@@ -177,11 +180,13 @@ impl Node {
             next_connection: AtomicU64::new(1),
             history,
             resolver,
+            settler,
             promises: Promises::default(),
             distrusted: Mutex::default(),
         });
         node.pipeline.set_hook(Arc::new(Listener(Arc::downgrade(&node))));
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
+        tokio::spawn(settle::run(Arc::downgrade(&node), settling));
         tokio::spawn(crate::history::run(Arc::downgrade(&node)));
         tokio::spawn(crate::recover::run(Arc::downgrade(&node)));
         tokio::spawn(crate::recover::break_cycles(Arc::downgrade(&node)));

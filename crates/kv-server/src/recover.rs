@@ -140,6 +140,15 @@ fn outcome(status: OutcomeStatus, timestamp: Timestamp) -> TxnOutcome {
 /// * A staging record: committed if every key that it names is prepared, at or below the timestamp it names. A
 ///   range where one is not writes that the transaction is aborted, so that it never will be.
 async fn decide_at_anchor(node: &Arc<Node>, part: PartKey, anchor: &Bytes) -> Result<TxnOutcome, KvError> {
+    let decided = look_at_anchor(node, part, anchor).await?;
+    if decided.status() == OutcomeStatus::Committed {
+        // It may be known in memory only. Who asks may settle its part next, and then nothing else says so.
+        node.commit_record(part, decided.timestamp, &[]).await?;
+    }
+    Ok(decided)
+}
+
+async fn look_at_anchor(node: &Arc<Node>, part: PartKey, anchor: &Bytes) -> Result<TxnOutcome, KvError> {
     let tenant = part.txn.tenant;
     let now = node.pipeline.millis();
     let known = {

@@ -122,7 +122,11 @@ pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>
     }
 }
 
-async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), KvError> {
+/// Settles a transaction, however many intents it has.
+///
+/// # Errors
+/// What keeps it from being settled to the end.
+pub(crate) async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), KvError> {
     let PartKey { range, txn } = job.part;
     let lease = node.pipeline.lease(range)?;
     let is_known = |committed: &CommittedTxn| node.shard(txn.tenant).committed(range).contains(committed);

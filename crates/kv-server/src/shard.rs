@@ -26,12 +26,13 @@ use crate::intent_set::IntentSet;
 pub use crate::intent_set::key_after;
 use crate::latch::Latches;
 use crate::lock_table::{Acquire, LockTable, TxnKey, WaiterId, Wakeup};
+use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kv_api::{KvError, KvErrorKind, LockStrength, Priority, Span, TenantId, Timestamp};
 use replication::{Millis, RangeId};
 use std::collections::VecDeque;
 use storage::intent::{CommittedTxn, IntentView, TxnId};
-use storage::txn_record::TxnRecord;
+use storage::txn_record::{RecordStatus, TxnRecord};
 use tokio::sync::oneshot;
 use transfer::Detached;
 
@@ -117,6 +118,25 @@ pub struct Decided {
     pub committed: Timestamp,
     /// Since when that is known.
     pub since: Millis,
+}
+
+impl Decided {
+    /// Whether the record says it, too. At the anchor that is what others may rely on.
+    pub fn is_on_record(&self) -> bool {
+        self.record.status == RecordStatus::Committed
+    }
+
+    /// The record that says it. It names the keys written, if it did before, or else `parts`: a key of each other part.
+    pub fn on_record(&self, parts: &[Bytes]) -> TxnRecord {
+        let staged = self.record.staged.as_ref();
+        let keys = staged.map_or_else(|| parts.to_vec(), |(_, keys)| keys.clone());
+        TxnRecord {
+            status: RecordStatus::Committed,
+            timestamp: self.committed,
+            staged: Some((self.committed, keys)),
+            ..self.record.clone()
+        }
+    }
 }
 
 /// What there is to know about the intents of one range.
@@ -519,6 +539,14 @@ impl Shard {
         }
         self.end(part);
         true
+    }
+
+    /// Notes that the record of a part that was decided says so now.
+    pub fn recorded(&mut self, part: PartKey, record: TxnRecord) {
+        let intents = self.intents.get_mut(&part.range);
+        if let Some(decided) = intents.and_then(|intents| intents.decided.get_mut(&part.txn.id)) {
+            decided.record = record;
+        }
     }
 
     /// Ends a prepared part that was aborted: its intents count for nothing from now on. Returns what was known

@@ -75,7 +75,7 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
             range(&request.start, &request.end)?;
             request.config.as_ref().map_or(Ok(()), span_config)
         }
-        RequestKind::DecideTxn(request) if request.parts.len() > MAX_STAGED => {
+        RequestKind::DecideTxn(request) if request.parts.len().max(request.settles.len()) > MAX_STAGED => {
             Err(invalid(format!("a transaction has at most {MAX_STAGED} parts")))
         }
         RequestKind::DecideTxn(request) => {

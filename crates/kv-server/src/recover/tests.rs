@@ -52,7 +52,7 @@ async fn a_part_prepared_above_what_is_asked_for_can_be_committed_there() {
     let answered = answer(&node, question).await.expect("an answer");
     assert_eq!((answered.status(), answered.timestamp), (OutcomeStatus::Prepared, prepared));
 
-    let decide = DecideTxn { anchor: key.clone(), timestamp: prepared, parts: Vec::new() };
+    let decide = DecideTxn { anchor: key.clone(), timestamp: prepared, ..DecideTxn::default() };
     let decided = ask(&node, tenant, header(), vec![RequestKind::DecideTxn(decide)]).await;
     assert_eq!(decided.commit_timestamp, Some(prepared));
     let read = ask(&node, tenant, Header::default(), get()).await;

@@ -115,7 +115,12 @@ impl Coordinator {
 
     async fn decide(&self, two: &Two, anchor: &str, at: Timestamp, parts: &[&str]) -> Result<(), KvError> {
         let parts = parts.iter().map(|name| key(name)).collect();
-        let decide = RequestKind::DecideTxn(DecideTxn { anchor: key(anchor), timestamp: at, parts });
+        let decide = RequestKind::DecideTxn(DecideTxn {
+            anchor: key(anchor),
+            timestamp: at,
+            parts,
+            ..DecideTxn::default()
+        });
         self.ask(two, anchor, vec![decide]).await.map(drop)
     }
 
@@ -409,4 +414,84 @@ async fn a_range_with_a_prepared_transaction_is_not_split() {
     txn.abort(&two, "a").await;
     two.node.settled().await;
     split().await.expect("split");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_has_all_parts_settles_many_transactions_together() {
+    let two = Two::start().await;
+    let (together, groups) = (settled_together(), settle_groups());
+    let txns: Vec<_> = (0..20).map(|_| Coordinator::begin(&two.node.client())).collect();
+    let mut settling = tokio::task::JoinSet::new();
+    for (number, txn) in txns.into_iter().enumerate() {
+        let (left, right, at) = (format!("a{number}"), format!("x{number}"), soon());
+        for name in [&left, &right] {
+            txn.prepare(&two, name, "1", at, &[&left, &right]).await.expect("prepare");
+        }
+        let (range_id, settles) = (two.left, vec![two.right]);
+        settling.spawn(async move {
+            let parts = vec![key(&right)];
+            let decide =
+                RequestKind::DecideTxn(DecideTxn { anchor: key(&left), timestamp: at, parts, settles });
+            let header = Header { txn: Some(txn.txn.clone()), range_id, ..Header::default() };
+            let answer = txn.client.ask_once(batch(header, vec![decide])).await.expect("decide");
+            assert_eq!((answer.settled, answer.commit_timestamp), (true, Some(at)));
+        });
+    }
+    while let Some(done) = settling.join_next().await {
+        done.expect("settled");
+    }
+    // What was answered is on record, whatever happens to the node.
+    assert!(two.node.node.is_idle(), "{:?}", two.node.node.leftovers());
+    assert_eq!(settled_together() - together, 20);
+    assert!(settle_groups() - groups < 20, "some in one group");
+    let two = two.restarted().await;
+    for number in 0..20 {
+        for name in [format!("a{number}"), format!("x{number}")] {
+            assert_eq!(two.get(&name).await.as_deref(), Some("1"));
+        }
+    }
+}
+
+fn settled_together() -> u64 {
+    kv_server::metrics::metrics().settled_together.get()
+}
+
+fn settle_groups() -> u64 {
+    kv_server::metrics::metrics().settle_groups.get()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_with_parts_that_are_not_here_is_not_settled() {
+    let two = Two::start().await;
+    let txn = Coordinator::begin(&two.node.client());
+    let at = soon();
+    txn.prepare(&two, "a", "1", at, &["a", "x"]).await.expect("prepare");
+    for settles in [vec![two.right], vec![two.left], vec![4_711]] {
+        let parts = vec![key("x")];
+        let decide = RequestKind::DecideTxn(DecideTxn { anchor: key("a"), timestamp: at, parts, settles });
+        let answer = txn.ask(&two, "a", vec![decide]).await.expect("decide");
+        assert_eq!((answer.settled, answer.commit_timestamp), (false, Some(at)));
+    }
+    txn.resolve(&two, "a", Some(at), true).await;
+    assert_eq!(two.get("a").await.as_deref(), Some("1"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_part_is_settled_before_its_record_is_gone() {
+    let two = Two::start().await;
+    let txn = Coordinator::begin(&two.node.client());
+    let at = soon();
+    let names: Vec<String> = (0..2_000).map(|number| format!("x{number:04}")).collect();
+    txn.prepare(&two, "a", "1", at, &["a"]).await.expect("prepare");
+    let prepare = Prepare { anchor: key("a"), timestamp: at, staged: vec![] };
+    let end = RequestKind::EndTxn(EndTxn { commit: true, prepare: Some(prepare), ..EndTxn::default() });
+    let puts = names.iter().zip(1..).map(|(name, sequence)| put(name, "1", sequence));
+    txn.ask(&two, "x", puts.chain([end]).collect()).await.expect("prepare");
+    txn.decide(&two, "a", at, &["x0000"]).await.expect("decide");
+    txn.resolve(&two, "x0000", Some(at), true).await;
+    txn.resolve(&two, "a", Some(at), true).await;
+    let two = two.restarted().await;
+    for name in &names {
+        assert_eq!(two.get(name).await.as_deref(), Some("1"));
+    }
 }

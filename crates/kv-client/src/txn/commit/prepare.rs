@@ -18,7 +18,7 @@ const MOST_AHEAD: Duration = Duration::from_secs(8);
 
 /// What became of a part.
 pub enum Outcome {
-    /// It is prepared there. Where commits are waited out, that is what the range's leaseholder said of its clock.
+    /// It is prepared, at the share's place. Where commits are waited out, that is what the range's leaseholder said of its clock.
     Prepared(Timestamp, Option<Shown>),
     /// The range was split.
     Split,
@@ -52,7 +52,7 @@ impl Shown {
 /// not known when asking again takes longer than requests usually wait.
 pub async fn prepare(
     client: KvClient,
-    share: Share,
+    mut share: Share,
     order: Arc<Order>,
     teller: Arc<Teller>,
 ) -> (Share, Outcome) {
@@ -76,6 +76,7 @@ pub async fn prepare(
         };
         let Some(answer) = answer else { return (share, Outcome::Unknown) };
         let shown = answer.as_ref().ok().and_then(|sent| Shown::now(sent.response.wall_ns));
+        let place = answer.as_ref().ok().map(|sent| sent.place.clone());
         match asked.judge(answer.map(|sent| sent.response)) {
             Next::Prepared(at) => {
                 let (range_id, answered) =
@@ -84,6 +85,7 @@ pub async fn prepare(
                     true => leads.note(range_id, at, answered),
                     false => leads.note_met(range_id),
                 });
+                share.place = place;
                 return (share, Outcome::Prepared(at, shown));
             }
             Next::Split => return (share, Outcome::Split),

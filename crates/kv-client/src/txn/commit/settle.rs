@@ -1,6 +1,8 @@
 //! What is left to do when the outcome of a transaction over several ranges is known: told in the background, some
 //! times over, for whoever meets what is prepared waits for it.
 //!
+//! Where one node leads all ranges, it is told once and does the rest, for many transactions at a time. Otherwise:
+//!
 //! The record goes last: as long as any part is prepared, somebody may ask for it. What is not said here, because a
 //! range does not answer, those who meet it find out by themselves.
 
@@ -32,13 +34,18 @@ pub struct Settled {
     pub anchor: Bytes,
     /// A key of every other range with a part.
     pub parts: Vec<Bytes>,
+    /// These ranges, if one node leads them all, or did a moment ago; none otherwise.
+    pub together: Vec<u64>,
 }
 
 /// Tells all ranges that a transaction has committed, once not too much is still to be said of others.
 pub async fn finish(client: &KvClient, settled: Settled) {
     // It is never closed. Readers wait for what is told here, so nothing is left out.
     let _permit = client.finishing().clone().acquire_owned().await;
-    let Settled { at, recorded, meta, anchor, parts } = settled;
+    let Settled { at, recorded, meta, anchor, parts, together } = settled;
+    if !together.is_empty() && settle_together(client, &meta, &anchor, at, &parts, together).await {
+        return;
+    }
     let written = async {
         if recorded { Ok(()) } else { say(client, record(&meta, &anchor, at, &parts), &anchor).await }
     };
@@ -46,6 +53,21 @@ pub async fn finish(client: &KvClient, settled: Settled) {
     if written.is_ok() && resolve(client, &meta, at, &parts, true).await.is_ok() {
         let _ = resolve(client, &meta, at, &[anchor], true).await;
     }
+}
+
+/// Has the node of the anchor settle all parts, which it can do for many transactions at a time; whether it did. It is
+/// asked once.
+async fn settle_together(
+    client: &KvClient,
+    meta: &TxnMeta,
+    anchor: &Bytes,
+    at: Timestamp,
+    parts: &[Bytes],
+    settles: Vec<u64>,
+) -> bool {
+    let decide = DecideTxn { anchor: anchor.clone(), timestamp: at, parts: parts.to_vec(), settles };
+    let mut batch = about(meta, RequestKind::DecideTxn(decide));
+    client.send(&mut batch, Sending::default()).await.is_ok_and(|sent| sent.response.settled)
 }
 
 /// Tells ranges that hold these keys that a transaction has committed.
@@ -90,7 +112,8 @@ pub async fn abort_at_anchor(client: &KvClient, meta: &TxnMeta, anchor: &Bytes) 
 /// The batch that commits a transaction by its record.
 pub fn record(meta: &TxnMeta, anchor: &Bytes, at: Timestamp, parts: &[Bytes]) -> BatchRequest {
     let parts = parts.iter().take(MAX_PARTS).cloned().collect();
-    about(meta, RequestKind::DecideTxn(DecideTxn { anchor: anchor.clone(), timestamp: at, parts }))
+    let settles = Vec::new();
+    about(meta, RequestKind::DecideTxn(DecideTxn { anchor: anchor.clone(), timestamp: at, parts, settles }))
 }
 
 fn about(meta: &TxnMeta, request: RequestKind) -> BatchRequest {

@@ -233,7 +233,18 @@ impl Wide {
         let parts: Vec<Bytes> = elsewhere.map(|share| share.key.clone()).collect();
         let at = if recorded { self.record(at, &parts).await? } else { at };
         let (meta, anchor) = (self.meta.clone(), self.order.anchor.clone());
-        Ok(Settled { at, recorded, meta, anchor, parts })
+        Ok(Settled { at, recorded, meta, anchor, parts, together: self.together() })
+    }
+
+    /// The ranges of all parts but that of the anchor, if one node has prepared all of them; none otherwise.
+    fn together(&self) -> Vec<u64> {
+        let mut places = self.writers.iter().map(|share| share.place.as_ref().map(|place| &place.connection));
+        let first = places.next().flatten().map(|connection| connection.number);
+        if first.is_none() || places.any(|other| other.map(|connection| connection.number) != first) {
+            return Vec::new();
+        }
+        let elsewhere = self.writers.iter().filter(|share| !share.at.holds(&self.order.anchor));
+        elsewhere.map(|share| share.at.range_id).collect()
     }
 
     /// Has all ranges prepare their parts; returns at which timestamps.

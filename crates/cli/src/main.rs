@@ -28,6 +28,10 @@ mod tenant;
 
 use clap::Parser;
 use error::{Failure, Outcome};
+
+/// Statements and requests allocate many small things that live shortly and end on other threads than they began on.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use std::process::ExitCode;
 
 /// A serverless SQL database that speaks PostgreSQL

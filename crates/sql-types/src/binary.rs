@@ -83,6 +83,13 @@ pub fn decode(ty: Type, bytes: &[u8], context: &TextContext<'_>) -> SqlResult<Da
         },
         Type::OID | Type::XID | Type::CID => Datum::Oid(u32::from_be_bytes(exact(ty, bytes)?)),
         Type::XID8 | Type::PG_LSN => Datum::text(u64::from_be_bytes(exact(ty, bytes)?).to_string()),
+        Type::JSONPATH => match bytes.split_first() {
+            Some((1, text)) => Datum::text(crate::jsonpath::parse(utf8(text)?)?.to_string()),
+            Some((version, _)) => {
+                return Err(SqlError::internal(format!("unsupported jsonpath version number: {version}")));
+            }
+            None => return Err(malformed(ty)),
+        },
         Type::INET => Datum::text(decode_inet(bytes).ok_or_else(|| malformed(ty))?),
         Type::VOID => Datum::text(""),
         reg if reg.is_reg() => Datum::Oid(u32::from_be_bytes(exact(ty, bytes)?)),
@@ -219,6 +226,10 @@ pub fn encode(value: &Datum, ty: Type, context: &TextContext<'_>, out: &mut Byte
         Datum::Numeric(value) => value.encode_binary(out),
         Datum::Text(value) => match ty {
             Type::INET => encode_inet(value, out).ok_or_else(|| malformed(ty))?,
+            Type::JSONPATH => {
+                out.put_u8(1);
+                out.put_slice(value.as_bytes());
+            }
             Type::XID8 | Type::PG_LSN => out.put_u64(value.parse().map_err(|_| malformed(ty))?),
             _ => out.put_slice(value.as_bytes()),
         },

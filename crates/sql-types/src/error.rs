@@ -130,6 +130,8 @@ sql_states! {
     INSUFFICIENT_PRIVILEGE = "42501";
     /// cannot_coerce
     CANNOT_COERCE = "42846";
+    /// generated_always
+    GENERATED_ALWAYS = "428C9";
     /// grouping_error
     GROUPING_ERROR = "42803";
     /// windowing_error

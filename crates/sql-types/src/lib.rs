@@ -35,7 +35,7 @@
 //! # Missing
 //!
 //! `time with time zone`, money, bit strings, geometry, network functions beyond input, output and
-//! order of inet, ranges, text search, XML, jsonpath. Of a user's types there are enums, whose labels only the
+//! order of inet, ranges, text search, XML. Of a user's types there are enums, whose labels only the
 //! catalog knows ([`context::CatalogFunctions`]), and domains, which are the business of crate `sql`: here
 //! their values have the type the domain is over.
 
@@ -50,6 +50,7 @@ pub mod encoding;
 pub mod error;
 pub mod functions;
 pub mod json;
+pub mod jsonpath;
 pub mod numeric;
 pub mod text;
 pub mod types;

@@ -70,6 +70,7 @@ types! {
     NUMERIC / NUMERIC_ARRAY = 1700 / 1231 "numeric" / "numeric" len -1 category 'N' false;
     UUID / UUID_ARRAY = 2950 / 2951 "uuid" / "uuid" len 16 category 'U' false;
     JSONB / JSONB_ARRAY = 3802 / 3807 "jsonb" / "jsonb" len -1 category 'U' false;
+    JSONPATH / JSONPATH_ARRAY = 4072 / 4073 "jsonpath" / "jsonpath" len -1 category 'U' false;
     REGCLASS / REGCLASS_ARRAY = 2205 / 2210 "regclass" / "regclass" len 4 category 'N' false;
     REGTYPE / REGTYPE_ARRAY = 2206 / 2211 "regtype" / "regtype" len 4 category 'N' false;
     REGNAMESPACE / REGNAMESPACE_ARRAY = 4089 / 4090 "regnamespace" / "regnamespace" len 4 category 'N' false;

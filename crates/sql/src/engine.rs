@@ -17,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// OIDs taken from the counter at a time; what is left of them is lost when the node ends.
@@ -74,6 +74,8 @@ pub struct Engine {
     /// What is known of the catalog's past.
     past: Mutex<PastCatalogs>,
     loading: tokio::sync::Mutex<()>,
+    /// Whether the catalog has been read: what temporary objects there are is this process's own since.
+    has_loaded: AtomicBool,
     oids: Mutex<Range<u64>>,
     pub(crate) plans: PlanCache,
     pub(crate) codecs: CodecCache,
@@ -103,6 +105,7 @@ impl Engine {
             catalog: RwLock::new(None),
             past: Mutex::default(),
             loading: tokio::sync::Mutex::new(()),
+            has_loaded: AtomicBool::new(false),
             oids: Mutex::new(0..0),
             plans: PlanCache::default(),
             codecs: CodecCache::new(),
@@ -165,6 +168,9 @@ impl Engine {
             return Ok(catalog);
         }
         let catalog = Arc::new(store::load(&self.kv, &self.tenant).await?);
+        if !self.has_loaded.swap(true, Ordering::Relaxed) && !catalog.left_behind.is_empty() {
+            tokio::spawn(collect_garbage(self.kv.clone(), catalog.left_behind.clone()));
+        }
         *self.catalog.write() = Some(catalog.clone());
         if !catalog.garbage.is_empty() {
             tokio::spawn(collect_garbage(self.kv.clone(), catalog.garbage.clone()));

@@ -44,6 +44,9 @@ impl Function {
         self.strict = false;
         self
     }
+    pub(super) const fn immutable(self) -> Self {
+        self
+    }
     pub(super) const fn stable(mut self) -> Self {
         self.volatility = Volatility::Stable;
         self

@@ -23,6 +23,7 @@ mod catalog_functions;
 mod digests;
 mod enums;
 mod json_path;
+mod jsonpaths;
 mod jsons;
 mod math;
 mod number_format;
@@ -40,6 +41,8 @@ mod system;
 mod tests;
 mod times;
 mod window;
+
+pub(crate) use regex::compile as compile_regex;
 
 pub use crate::context::{
     ByteaOutput, CatalogFunctions, DateOrder, DateStyle, EvalContext, IntervalStyle, NoCatalog, NoRandom,

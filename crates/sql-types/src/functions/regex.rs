@@ -28,7 +28,7 @@ thread_local! {
 
 /// Compiles an expression, or takes it from the thread's cache. Flags are those of `regexp_match`;
 /// `g` is left to the caller.
-pub(super) fn compile(pattern: &str, flags: &str) -> SqlResult<Regex> {
+pub(crate) fn compile(pattern: &str, flags: &str) -> SqlResult<Regex> {
     CACHE.with_borrow_mut(|cache| {
         if let Some(at) = cache.iter().position(|entry| entry.pattern == pattern && entry.flags == flags) {
             let entry = cache.remove(at);

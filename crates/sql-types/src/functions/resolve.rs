@@ -162,16 +162,6 @@ enum Call<'a> {
 
 /// Functions that PostgreSQL has and this registry has not: refused by name.
 const REFUSED_FUNCTIONS: &[&str] = &[
-    "jsonb_path_exists",
-    "jsonb_path_exists_tz",
-    "jsonb_path_match",
-    "jsonb_path_match_tz",
-    "jsonb_path_query",
-    "jsonb_path_query_array",
-    "jsonb_path_query_array_tz",
-    "jsonb_path_query_first",
-    "jsonb_path_query_first_tz",
-    "jsonb_path_query_tz",
     "normalize",
     "plainto_tsquery",
     "sha224",
@@ -183,8 +173,6 @@ const REFUSED_FUNCTIONS: &[&str] = &[
     "websearch_to_tsquery",
     "xpath",
 ];
-/// The same of operators.
-const REFUSED_OPERATORS: &[&str] = &["@?", "@@"];
 
 impl Call<'_> {
     fn signature(&self, types: &[Type]) -> String {
@@ -202,14 +190,10 @@ impl Call<'_> {
     }
 
     fn missing(&self, types: &[Type]) -> SqlError {
-        match self {
-            Call::Function(name) if REFUSED_FUNCTIONS.contains(name) => {
-                return SqlError::unsupported(format!("function {name}()"));
-            }
-            Call::Operator(symbol) if REFUSED_OPERATORS.contains(symbol) => {
-                return SqlError::unsupported(format!("operator {symbol}"));
-            }
-            _ => {}
+        if let Call::Function(name) = self
+            && REFUSED_FUNCTIONS.contains(name)
+        {
+            return SqlError::unsupported(format!("function {name}()"));
         }
         let signature = self.signature(types);
         let (message, what) = match self {

@@ -8,6 +8,7 @@ pub(super) static TABLES: &[&[Function]] = &[
     super::casts::TABLE,
     super::digests::TABLE,
     super::enums::TABLE,
+    super::jsonpaths::TABLE,
     super::jsons::TABLE,
     super::math::TABLE,
     super::number_format::TABLE,

@@ -7,7 +7,7 @@ use crate::datum::{ArrayValue, Datum, EnumValue};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::numeric::Numeric;
 use crate::types::{ColumnType, Type};
-use crate::{array, datetime, json};
+use crate::{array, datetime, json, jsonpath};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -52,6 +52,7 @@ pub fn parse(ty: ColumnType, text: &str, context: &TextContext<'_>) -> SqlResult
         Type::XID8 => Datum::text(parse_u64(text, "xid8")?.to_string()),
         Type::INT2VECTOR | Type::OIDVECTOR => parse_vector(ty.ty, text)?,
         Type::INET => Datum::text(parse_inet(text)?),
+        Type::JSONPATH => Datum::text(jsonpath::parse(text)?.to_string()),
         Type::RECORD => {
             return Err(SqlError::unsupported("input of anonymous composite types"));
         }

@@ -78,6 +78,8 @@ pub(crate) enum Clause {
     Check,
     IndexExpression,
     IndexPredicate,
+    Generation,
+    MergeWhen,
 }
 
 impl Clause {
@@ -101,6 +103,8 @@ impl Clause {
             Clause::Check => "check constraints",
             Clause::IndexExpression => "index expressions",
             Clause::IndexPredicate => "index predicates",
+            Clause::MergeWhen => "MERGE WHEN conditions",
+            Clause::Generation => "column generation expressions",
         }
     }
 
@@ -117,7 +121,14 @@ impl Clause {
     }
 
     pub(crate) fn allows_subqueries(self) -> bool {
-        !matches!(self, Clause::Default | Clause::Check | Clause::IndexExpression | Clause::IndexPredicate)
+        !matches!(
+            self,
+            Clause::Default
+                | Clause::Check
+                | Clause::IndexExpression
+                | Clause::IndexPredicate
+                | Clause::Generation
+        )
     }
 }
 

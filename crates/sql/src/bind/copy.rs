@@ -1,6 +1,7 @@
 //! COPY: the plan that takes the rows, or gives them.
 
 use super::names::ident_name;
+use super::scope::Scope;
 use super::{BindContext, Binder, Env};
 use crate::copy::CopyColumn;
 use crate::exec::COPY_INPUT;
@@ -56,16 +57,34 @@ fn outgoing(plan: Plan) -> BoundCopy {
     BoundCopy { plan, columns, from: false }
 }
 
+/// 42P10: COPY leaves generated columns out.
+fn generated_column(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, format!("column \"{name}\" is a generated column"))
+        .with_detail("Generated columns cannot be used in COPY.")
+}
+
+/// Whether a column of a table alone in its scope is generated.
+fn is_generated(scope: &Scope<'_>, position: usize) -> bool {
+    let table = scope.relations.first().and_then(|relation| relation.table.as_ref());
+    let column = table.and_then(|table| table.columns.get(position));
+    column.is_some_and(|column| column.generated.is_some())
+}
+
 impl Binder<'_> {
     fn copy_from(&self, name: &ObjectName, columns: &[ast::Ident]) -> SqlResult<BoundCopy> {
         let table = self.target_table(name, "copy to")?;
         let mut targets = Vec::new();
         for column in columns {
             let name = ObjectName::from(vec![column.clone()]);
-            targets.push(self.target_column(&name, &table, &targets)?.id);
+            let found = self.target_column(&name, &table, &targets)?;
+            if found.generated.is_some() {
+                return Err(generated_column(&found.name));
+            }
+            targets.push(found.id);
         }
         if targets.is_empty() {
-            targets = table.columns.iter().filter(|column| !column.hidden).map(|column| column.id).collect();
+            let given = table.columns.iter().filter(|column| !column.hidden && column.generated.is_none());
+            targets = given.map(|column| column.id).collect();
         }
         let described: Vec<_> = targets.iter().filter_map(|id| table.column(*id)).collect();
         let outputs: Vec<PlanColumn> =
@@ -83,19 +102,25 @@ impl Binder<'_> {
         let item = self.bind_named_relation(name, None, Env::default(), &[])?;
         let mut items = Vec::new();
         if columns.is_empty() {
-            let shown = item.scope.columns.iter().filter(|column| !column.hidden);
+            let shown = item.scope.columns.iter().zip(0..);
+            let shown = shown.filter(|(column, at)| !column.hidden && !is_generated(&item.scope, *at));
+            let shown = shown.map(|(column, _)| column);
             items.extend(shown.map(super::select::OutputItem::of_column));
         }
         for column in columns {
             let wanted = ident_name(column);
-            let found = item.scope.columns.iter().find(|known| *known.name == *wanted).ok_or_else(|| {
-                let error = SqlError::new(
-                    SqlState::UNDEFINED_COLUMN,
-                    format!("column \"{wanted}\" of relation \"{name}\" does not exist"),
-                );
-                self.at(error, column.span)
-            })?;
-            items.push(super::select::OutputItem::of_column(found));
+            let found =
+                item.scope.columns.iter().position(|known| *known.name == *wanted).ok_or_else(|| {
+                    let error = SqlError::new(
+                        SqlState::UNDEFINED_COLUMN,
+                        format!("column \"{wanted}\" of relation \"{name}\" does not exist"),
+                    );
+                    self.at(error, column.span)
+                })?;
+            if is_generated(&item.scope, found) {
+                return Err(generated_column(&wanted));
+            }
+            items.push(super::select::OutputItem::of_column(&item.scope.columns[found]));
         }
         let mut rows = super::rows::Rows::new(item.plan);
         super::select::project(&mut rows, items)?;

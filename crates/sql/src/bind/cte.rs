@@ -74,8 +74,11 @@ impl Binder<'_> {
                 self.alias_columns(plan, cte)?
             }
         };
-        let changes =
-            matches!(plan.kind, PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. });
+        if matches!(plan.kind, PlanKind::Merge { .. }) {
+            let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "MERGE not supported in WITH query");
+            return Err(self.at(error, cte.alias.name.span));
+        }
+        let changes = plan.kind.changed_table().is_some();
         let silent = changes && plan.columns.is_empty();
         let frame = CteFrame { parent: env.ctes, name, number, columns: plan.columns.clone(), silent };
         bound.push((number, plan));

@@ -199,6 +199,10 @@ impl Binder<'_> {
             RelationRef::Table(table) => {
                 let called = alias.map_or(written.name, |alias| ident_name(&alias.name));
                 let lock = lock_for(locks, &called)?;
+                if lock.is_some() && table.view.is_some() {
+                    let message = format!("cannot lock rows in materialized view \"{}\"", table.name);
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                }
                 self.bind_table(table, alias, env, lock)
             }
             RelationRef::View(view) => {

@@ -56,6 +56,10 @@ impl Binder<'_> {
     pub(crate) fn target_table(&self, name: &ObjectName, action: &str) -> SqlResult<Arc<TableDescriptor>> {
         let written = qualified(name)?;
         match self.find_relation(name)? {
+            RelationRef::Table(table) if table.view.is_some() => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("cannot change materialized view \"{}\"", written.name),
+            )),
             RelationRef::Table(table) => Ok(table),
             RelationRef::View(_) => Err(SqlError::new(
                 SqlState::OBJECT_STATE,
@@ -207,6 +211,9 @@ impl Binder<'_> {
             let next = context.add_subplan(SubPlan::NextVal(sequence), false, Type::INT8);
             return self.coerce_for_column(next, column.ty, &column.name);
         }
+        if column.generated.is_some() {
+            return Ok(super::table_expr::null_of(column));
+        }
         let Some(text) = super::table_expr::default_of(column, self.context) else {
             return Ok(super::table_expr::null_of(column));
         };
@@ -231,27 +238,10 @@ impl Binder<'_> {
         targets: Vec<ColumnId>,
         table: &TableDescriptor,
     ) -> SqlResult<(Plan, Vec<ColumnId>)> {
-        let identity = |id: &ColumnId| table.column(*id).and_then(|column| column.identity);
-        match self.overriding {
-            Some(true) => return Ok((input, targets)),
-            Some(false) => {}
-            None => {
-                if let Some(column) = targets.iter().find(|id| identity(id) == Some('a')) {
-                    let name = table.column(*column).map(|column| column.name.clone()).unwrap_or_default();
-                    return Err(SqlError::new(
-                        SqlState("428C9"),
-                        format!("cannot insert a non-DEFAULT value into column \"{name}\""),
-                    )
-                    .with_detail(format!(
-                        "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
-                    ))
-                    .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
-                }
-                return Ok((input, targets));
-            }
-        }
+        self.check_given(&targets, table)?;
+        let overridden = |id: ColumnId| table.column(id).is_some_and(|column| self.is_overridden(column));
         let kept: Vec<usize> =
-            (0..targets.len()).filter(|position| identity(&targets[*position]).is_none()).collect();
+            (0..targets.len()).filter(|position| !overridden(targets[*position])).collect();
         if kept.len() == targets.len() {
             return Ok((input, targets));
         }
@@ -260,6 +250,28 @@ impl Binder<'_> {
             kept.iter().map(|position| Expr::Column(*position, input.columns[*position].ty.ty)).collect();
         let ids = kept.iter().map(|position| targets[*position]).collect();
         Ok((Plan::new(PlanKind::Project { input: Box::new(input), exprs }, columns), ids))
+    }
+
+    /// Whether OVERRIDING USER VALUE has a value given for a column ignored.
+    pub(crate) fn is_overridden(&self, column: &ColumnDescriptor) -> bool {
+        self.overriding == Some(false) && column.identity.is_some()
+    }
+
+    /// 428C9 for values given to columns that make their own.
+    pub(crate) fn check_given(&self, targets: &[ColumnId], table: &TableDescriptor) -> SqlResult<()> {
+        for column in targets.iter().filter_map(|id| table.column(*id)) {
+            let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name);
+            let error = SqlError::new(SqlState::GENERATED_ALWAYS, message);
+            if column.generated.is_some() {
+                return Err(error.with_detail(is_generated(column)));
+            }
+            if column.identity == Some('a') && self.overriding.is_none() {
+                let detail =
+                    format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", column.name);
+                return Err(error.with_detail(detail).with_hint("Use OVERRIDING SYSTEM VALUE to override."));
+            }
+        }
+        Ok(())
     }
 
     /// The operator, with the defaults of the columns not given. Defaults that draw from sequences are
@@ -466,15 +478,10 @@ impl Binder<'_> {
             match &assignment.target {
                 AssignmentTarget::ColumnName(name) => {
                     let column = self.assigned_column(name, table, &mut given)?;
-                    if column.identity == Some('a') && !is_default(&assignment.value) {
-                        return Err(SqlError::new(
-                            SqlState("428C9"),
-                            format!("column \"{}\" can only be updated to DEFAULT", column.name),
-                        )
-                        .with_detail(format!(
-                            "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
-                            column.name
-                        )));
+                    if !is_default(&assignment.value) {
+                        check_assignable(column)?;
+                    } else if column.generated.is_some() {
+                        continue;
                     }
                     let value = self.bind_assigned(&assignment.value, column, context)?;
                     bound.push((column.id, value));
@@ -528,11 +535,16 @@ impl Binder<'_> {
             if values.len() != columns.len() {
                 return Err(count_error());
             }
-            return columns
-                .iter()
-                .zip(values)
-                .map(|(column, value)| Ok((column.id, self.bind_assigned(value, column, context)?)))
-                .collect();
+            let mut bound = Vec::with_capacity(columns.len());
+            for (column, value) in columns.iter().zip(values) {
+                if !is_default(value) {
+                    check_assignable(column)?;
+                } else if column.generated.is_some() {
+                    continue;
+                }
+                bound.push((column.id, self.bind_assigned(value, column, context)?));
+            }
+            return Ok(bound);
         }
         let ast::Expr::Subquery(query) = value else {
             return Err(SqlError::new(
@@ -540,6 +552,7 @@ impl Binder<'_> {
                 "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
             ));
         };
+        columns.iter().try_for_each(|column| check_assignable(column))?;
         let fields = self.record_subquery(query, columns.len(), context)?;
         columns
             .iter()
@@ -585,6 +598,23 @@ impl Binder<'_> {
         super::select::project(&mut rows, items)?;
         Ok(rows.into_plan())
     }
+}
+
+/// 428C9 for a column whose values come from elsewhere.
+fn check_assignable(column: &ColumnDescriptor) -> SqlResult<()> {
+    let detail = match column.identity {
+        Some('a') => {
+            format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", column.name)
+        }
+        _ if column.generated.is_some() => is_generated(column),
+        _ => return Ok(()),
+    };
+    let message = format!("column \"{}\" can only be updated to DEFAULT", column.name);
+    Err(SqlError::new(SqlState::GENERATED_ALWAYS, message).with_detail(detail))
+}
+
+fn is_generated(column: &ColumnDescriptor) -> String {
+    format!("Column \"{}\" is a generated column.", column.name)
 }
 
 /// What an inference was written as, if the name of a constraint stands for one.
@@ -652,7 +682,7 @@ pub(crate) fn add_table(
 }
 
 /// Whether a value is the keyword DEFAULT.
-fn is_default(expr: &ast::Expr) -> bool {
+pub(super) fn is_default(expr: &ast::Expr) -> bool {
     matches!(expr, ast::Expr::Identifier(ident)
         if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }
@@ -666,7 +696,7 @@ fn is_plain(query: &ast::Query) -> bool {
         && query.locks.is_empty()
 }
 
-fn check_count(given: usize, ids: &mut Vec<ColumnId>, explicit: bool) -> SqlResult<()> {
+pub(super) fn check_count(given: usize, ids: &mut Vec<ColumnId>, explicit: bool) -> SqlResult<()> {
     if given > ids.len() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns"));
     }
@@ -682,7 +712,10 @@ fn check_count(given: usize, ids: &mut Vec<ColumnId>, explicit: bool) -> SqlResu
     Ok(())
 }
 
-fn target_columns<'t>(table: &'t TableDescriptor, ids: &[ColumnId]) -> SqlResult<Vec<&'t ColumnDescriptor>> {
+pub(super) fn target_columns<'t>(
+    table: &'t TableDescriptor,
+    ids: &[ColumnId],
+) -> SqlResult<Vec<&'t ColumnDescriptor>> {
     ids.iter()
         .map(|id| table.column(*id).ok_or_else(|| SqlError::internal("a target column is missing")))
         .collect()

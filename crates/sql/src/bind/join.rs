@@ -74,6 +74,34 @@ impl Binder<'_> {
         self.join(left, right, kind, constraint, laterals)
     }
 
+    /// The target of a MERGE with its source, which cannot refer to it.
+    pub(crate) fn join_merged<'s>(
+        &self,
+        target: FromItem<'s>,
+        source: &TableFactor,
+        kind: JoinKind,
+        on: &ast::Expr,
+        laterals: Laterals<'s>,
+    ) -> SqlResult<FromItem<'s>> {
+        let source = self.bind_factor(source, laterals, &[])?;
+        let twice = |name: &Option<Arc<str>>| {
+            name.is_some() && target.scope.relations.iter().any(|relation| relation.name == *name)
+        };
+        if let Some(relation) = source.scope.relations.iter().find(|relation| twice(&relation.name)) {
+            let name = relation.name.as_deref().unwrap_or_default();
+            let message = format!("name \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message)
+                .with_detail("The name is used both as MERGE target table and data source."));
+        }
+        let right = Right {
+            plan: source.plan,
+            lateral: false,
+            columns: source.scope.columns,
+            relations: source.scope.relations,
+        };
+        self.join(target, right, kind, &JoinConstraint::On(on.clone()), laterals)
+    }
+
     fn join<'s>(
         &self,
         left: FromItem<'s>,

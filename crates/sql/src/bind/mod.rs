@@ -19,7 +19,7 @@
 //!
 //! # What is missing
 //!
-//! MERGE; aggregates that belong to an outer query; subqueries in ON CONFLICT and in VALUES of
+//! Aggregates that belong to an outer query; subqueries in ON CONFLICT and in VALUES of
 //! set-returning kind; user-defined functions; `TABLESAMPLE`; `FETCH … WITH TIES`.
 
 mod aggregate;
@@ -36,6 +36,7 @@ mod insert;
 mod join;
 mod literal;
 mod lookup;
+mod merge;
 mod names;
 mod operator;
 mod output_name;
@@ -64,10 +65,11 @@ pub use lookup::{CatalogLookup, RelationRef, SystemRef, ViewRef};
 pub use names::{ident_name, object_name};
 pub(crate) use output_name::output_name;
 pub use table_expr::{
-    bind_check, bind_checks, bind_default, bind_domain_check, bind_index_expr, bind_index_predicate,
-    bind_row_expr, bind_scalar, default_of,
+    bind_check, bind_checks, bind_default, bind_domain_check, bind_generation, bind_index_expr,
+    bind_index_predicate, bind_row_expr, bind_scalar, default_of,
 };
 pub use types::{column_type, declared_type};
+pub use view::bind_view_query;
 
 use crate::parse::{Ast, Source, Statement, StatementKind};
 use crate::plan::{Expr, Plan, PlanColumn};
@@ -182,7 +184,10 @@ impl<'a> Binder<'a> {
                 let plan = self.bind_dml(ast, Env::default())?;
                 self.finish(plan, dml_kind(ast))
             }
-            ast::Statement::Merge(_) => Err(SqlError::unsupported("MERGE")),
+            ast::Statement::Merge(merge) => {
+                let plan = self.bind_merge(merge, Env::default())?;
+                self.finish(plan, StatementKind::Merge)
+            }
             _ => Err(not_planned()),
         }
     }
@@ -193,6 +198,7 @@ impl<'a> Binder<'a> {
             ast::SetExpr::Insert(_) => StatementKind::Insert,
             ast::SetExpr::Update(_) => StatementKind::Update,
             ast::SetExpr::Delete(_) => StatementKind::Delete,
+            ast::SetExpr::Merge(_) => StatementKind::Merge,
             _ => StatementKind::Query,
         };
         self.finish(plan, kind)
@@ -212,7 +218,7 @@ impl<'a> Binder<'a> {
             ast::Statement::Insert(insert) => self.bind_insert(insert, env),
             ast::Statement::Update(update) => self.bind_update(update, env),
             ast::Statement::Delete(delete) => self.bind_delete(delete, env),
-            ast::Statement::Merge(_) => Err(SqlError::unsupported("MERGE")),
+            ast::Statement::Merge(merge) => self.bind_merge(merge, env),
             _ => Err(not_planned()),
         }
     }

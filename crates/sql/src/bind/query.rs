@@ -82,10 +82,10 @@ impl Binder<'_> {
             SetExpr::Query(query) => self.bind_query_with(query, env, options),
             SetExpr::SetOperation { .. } => self.bind_set_operation(body, env),
             SetExpr::Values(values) => self.bind_values(values, env, options),
-            SetExpr::Insert(statement) | SetExpr::Update(statement) | SetExpr::Delete(statement) => {
-                self.bind_dml(statement, env)
-            }
-            SetExpr::Merge(_) => Err(SqlError::unsupported("MERGE")),
+            SetExpr::Insert(statement)
+            | SetExpr::Update(statement)
+            | SetExpr::Delete(statement)
+            | SetExpr::Merge(statement) => self.bind_dml(statement, env),
             SetExpr::Table(table) => self.bind_table_command(table, env),
         })
     }

@@ -52,19 +52,7 @@ pub fn default_of<'a>(column: &'a ColumnDescriptor, context: &BindContext<'_>) -
 
 /// A table of one column `value`, of a domain's type.
 fn value_table(base: ColumnType) -> Arc<TableDescriptor> {
-    let value = ColumnDescriptor {
-        id: 1,
-        name: "value".into(),
-        ty: base,
-        nullable: true,
-        default: None,
-        added_value: None,
-        identity: None,
-        sequence: None,
-        hidden: false,
-        comment: None,
-        domain: None,
-    };
+    let value = ColumnDescriptor::plain(1, "value", base);
     Arc::new(TableDescriptor {
         oid: 0,
         database: 0,
@@ -81,6 +69,8 @@ fn value_table(base: ColumnType) -> Arc<TableDescriptor> {
         foreign_keys: Vec::new(),
         comment: None,
         placement: Default::default(),
+        view: None,
+        on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),
     })
@@ -110,7 +100,7 @@ pub fn bind_index_expr(
         Type::UNKNOWN => binder.coerce(bound, Type::TEXT, CastKind::Implicit)?,
         _ => bound,
     };
-    pure(bound, &expressions, "index expression", context)
+    pure(bound, &expressions, "functions in index expression must be marked IMMUTABLE", context)
 }
 
 /// Binds the predicate of an index over the full row of a table (in column order).
@@ -123,15 +113,42 @@ pub fn bind_index_predicate(
     let item = binder.bind_table(table.clone(), None, Env::default(), None)?;
     let mut expressions = ExprContext::new(&item.scope, None, Clause::IndexPredicate);
     let bound = binder.bind_condition(&parse::parse_expr(text)?, &mut expressions, "WHERE")?;
-    pure(bound, &expressions, "index predicate", context)
+    pure(bound, &expressions, "functions in index predicate must be marked IMMUTABLE", context)
 }
 
-/// Fails if an expression of an index needs more than its row, or gives other values at other times. Literals that
+/// Binds the expression of a generated column over the full row of its table (in column order), cast to the column's
+/// type.
+pub fn bind_generation(
+    text: &str,
+    table: &Arc<TableDescriptor>,
+    column: &ColumnDescriptor,
+    context: &BindContext<'_>,
+) -> SqlResult<Expr> {
+    let binder = Binder::new(context, None, 0);
+    let item = binder.bind_table(table.clone(), None, Env::default(), None)?;
+    let mut expressions = ExprContext::new(&item.scope, None, Clause::Generation);
+    let bound = binder.bind_expr(&parse::parse_expr(text)?, &mut expressions)?;
+    let mut other = None;
+    bound.columns(&mut |position| {
+        let read = table.columns.get(position);
+        other = other.or(read.filter(|read| read.generated.is_some() || read.id == column.id));
+    });
+    if let Some(other) = other {
+        let message =
+            format!("cannot use generated column \"{}\" in column generation expression", other.name);
+        return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
+            .with_detail("A generated column cannot reference another generated column."));
+    }
+    let bound = binder.coerce_for_column(bound, column.ty, &column.name)?;
+    pure(bound, &expressions, "generation expression is not immutable", context)
+}
+
+/// Fails with `message` if an expression needs more than its row, or gives other values at other times. Literals that
 /// depend on the session's settings are read once and for all.
 fn pure(
     mut bound: Expr,
     expressions: &ExprContext<'_>,
-    what: &str,
+    message: &str,
     context: &BindContext<'_>,
 ) -> SqlResult<Expr> {
     bound.replace(&mut |part| match part {
@@ -144,7 +161,6 @@ fn pure(
     if expressions.subplans.is_empty() && immutable(&bound) {
         return Ok(bound);
     }
-    let message = format!("functions in {what} must be marked IMMUTABLE");
     Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message))
 }
 
@@ -152,6 +168,11 @@ fn pure(
 /// time zone or the date style, on which reading and showing dates and times depends.
 fn immutable(expr: &Expr) -> bool {
     !expr.any(&mut |part| match part {
+        // Text with anything else is as immutable as the other's text form.
+        Expr::Call { function, args, .. } if function.name == "||" => {
+            !args.iter().all(|arg| arg.ty() == function.returns || immutable_cast(arg.ty(), Type::TEXT))
+                && function.volatility != Volatility::Immutable
+        }
         Expr::Call { function, .. } => function.volatility != Volatility::Immutable || function.external,
         Expr::AnyArray { function, .. } => function.volatility != Volatility::Immutable,
         Expr::Cast { expr, to, .. } => !immutable_cast(expr.ty(), to.ty),

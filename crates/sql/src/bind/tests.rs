@@ -30,6 +30,7 @@ fn column(id: u32, name: &str, ty: impl Into<ColumnType>, nullable: bool) -> Col
         hidden: false,
         comment: None,
         domain: None,
+        generated: None,
     }
 }
 
@@ -68,6 +69,8 @@ fn table(
         foreign_keys: Vec::new(),
         comment: None,
         placement: Default::default(),
+        view: None,
+        on_commit: Default::default(),
         bound: Default::default(),
         statistics: StatisticsCell::of(TableStatistics { rows, ..TableStatistics::default() }),
     }

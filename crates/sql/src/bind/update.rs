@@ -12,7 +12,7 @@ use sqlparser::ast::{self, TableFactor, UpdateTableFromKind};
 use std::sync::Arc;
 
 /// The lock that the read half of UPDATE and DELETE takes.
-const LOCK: RowLock =
+pub(super) const LOCK: RowLock =
     RowLock { strength: kv_api::LockStrength::Exclusive, wait: kv_api::batch::WaitPolicy::Block };
 
 impl Binder<'_> {

@@ -1,8 +1,8 @@
 //! Views: their query is bound where they are read.
 
 use super::lookup::ViewRef;
-use super::{BindContext, Binder, Env};
-use crate::parse::{self, Ast};
+use super::{BindContext, Binder, Bound, Env};
+use crate::parse::{self, Ast, StatementKind};
 use crate::plan::{Plan, PlanColumn};
 use sql_types::cast::CastKind;
 use sql_types::{SqlError, SqlResult, SqlState};
@@ -11,6 +11,13 @@ use std::sync::Arc;
 
 /// How deep views may read views.
 const MAX_VIEWS: usize = 32;
+
+/// Binds the query of a view by itself.
+pub fn bind_view_query(view: &ViewRef, context: &BindContext<'_>) -> SqlResult<Bound> {
+    let plan = Binder::new(context, None, 0).bind_view(view)?;
+    let columns = Some(plan.columns.clone());
+    Ok(Bound { plan, param_types: Vec::new(), columns, kind: StatementKind::Query })
+}
 
 impl Binder<'_> {
     pub(crate) fn bind_view(&self, view: &ViewRef) -> SqlResult<Plan> {

@@ -3,10 +3,12 @@
 //! A descriptor is a format byte followed by JSON. Descriptors are immutable once read and shared by
 //! plans; a change writes a new one with `version + 1`.
 
+use super::OnCommit;
 use crate::statistics::StatisticsCell;
 use crate::table::BoundIndexes;
 use serde::{Deserialize, Serialize};
 use sql_types::{ColumnType, Oid, Type};
+use std::sync::Arc;
 
 /// Names a column within its table, from 1 in order of creation; the same as `attnum`. Never reused.
 pub type ColumnId = u32;
@@ -54,6 +56,12 @@ pub struct TableDescriptor {
     /// Where its contents are kept, and who serves them.
     #[serde(default, skip_serializing_if = "TablePlacement::is_default")]
     pub placement: TablePlacement,
+    /// What it is a materialized view of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<Arc<MaterializedView>>,
+    /// What happens to it at a commit, if it is temporary.
+    #[serde(skip)]
+    pub on_commit: OnCommit,
     /// What the expressions of its indexes are once they are bound.
     #[serde(skip)]
     pub bound: BoundIndexes,
@@ -83,6 +91,21 @@ impl TablePlacement {
     }
 }
 
+/// The query of a materialized view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MaterializedView {
+    /// As [`ViewDescriptor::query`].
+    pub query: String,
+    /// Whether its columns were given names other than those of the query.
+    pub renamed: bool,
+    /// The search path it was written under.
+    pub search_path: Vec<String>,
+    /// Tables and views it reads.
+    pub depends_on: Vec<Oid>,
+    /// Whether it has been computed; it cannot be read before.
+    pub populated: bool,
+}
+
 /// A column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnDescriptor {
@@ -109,6 +132,29 @@ pub struct ColumnDescriptor {
     /// The domain the column was given as its type. `ty` is what that is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<Oid>,
+    /// `GENERATED ALWAYS AS (…) STORED`: the expression over the other columns of the row, as SQL text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generated: Option<String>,
+}
+
+impl ColumnDescriptor {
+    /// A column that takes any value of its type, and has no default.
+    pub fn plain(id: ColumnId, name: impl Into<String>, ty: ColumnType) -> Self {
+        ColumnDescriptor {
+            id,
+            name: name.into(),
+            ty,
+            nullable: true,
+            default: None,
+            added_value: None,
+            identity: None,
+            sequence: None,
+            hidden: false,
+            comment: None,
+            domain: None,
+            generated: None,
+        }
+    }
 }
 
 /// When a constraint is checked.

@@ -2,6 +2,7 @@
 
 use super::oids;
 use super::snapshot::{CatalogSnapshot, Relation};
+use super::temporary::PG_TEMP;
 use super::user_type::TypeDescriptor;
 use crate::bind::{CatalogLookup, RelationRef, ViewRef};
 use crate::system;
@@ -31,7 +32,9 @@ impl DatabaseCatalog {
 
     fn resolved(&self, relation: Relation) -> Option<RelationRef> {
         Some(match relation {
-            Relation::Table(oid) => RelationRef::Table(self.snapshot.table(oid)?.clone()),
+            Relation::Table(oid) | Relation::MaterializedView(oid) => {
+                RelationRef::Table(self.snapshot.table(oid)?.clone())
+            }
             Relation::Sequence(oid) => RelationRef::Sequence(oid),
             Relation::Index(..) => RelationRef::Other("index"),
             Relation::View(oid) => {
@@ -47,9 +50,17 @@ impl DatabaseCatalog {
     }
 
     /// The schemas searched for a name: `pg_catalog` first unless the path names it.
+    /// Before that come the session's temporary objects, likewise.
     pub fn search_order<'p>(&self, path: &'p [String]) -> impl Iterator<Item = &'p str> {
         let named = path.iter().any(|schema| schema == "pg_catalog");
-        (!named).then_some("pg_catalog").into_iter().chain(path.iter().map(String::as_str))
+        let implied = (!named).then_some("pg_catalog");
+        self.temporary_first(path).into_iter().chain(implied).chain(path.iter().map(String::as_str))
+    }
+
+    /// The schema of temporary objects, unless there are none or the path says where it comes.
+    fn temporary_first(&self, path: &[String]) -> Option<&'static str> {
+        let exists = self.snapshot.schemas.contains_key(&(self.database, oids::PG_TEMP));
+        (exists && !path.iter().any(|schema| schema == PG_TEMP)).then_some(PG_TEMP)
     }
 
     /// A user's relation by name, in a schema or along the path.
@@ -60,7 +71,10 @@ impl DatabaseCatalog {
         };
         match schema {
             Some(schema) => within(schema),
-            None => path.iter().find_map(|schema| within(schema)),
+            None => {
+                let first = self.temporary_first(path).into_iter();
+                first.chain(path.iter().map(String::as_str)).find_map(within)
+            }
         }
     }
 

@@ -16,17 +16,21 @@
 //! serves a tenant, so nobody else needs to be told; a second one would notice the version at its next
 //! schema change only.
 //!
+//! Temporary tables are a session's own and no part of this (module `temporary`).
+//!
 //! The statistics of tables ([`crate::statistics`]) lie among the descriptors but are no part of the schema.
 
 pub mod descriptor;
 mod lookup;
 mod snapshot;
 pub mod store;
+pub(crate) mod temporary;
 pub mod user_type;
 
 pub use lookup::DatabaseCatalog;
 pub(crate) use snapshot::Garbage;
 pub use snapshot::{CatalogSnapshot, Relation};
+pub use temporary::OnCommit;
 
 /// OIDs of what every tenant begins with; PostgreSQL's own where it has them.
 pub mod oids {
@@ -41,6 +45,8 @@ pub mod oids {
     pub const INFORMATION_SCHEMA: Oid = 13207;
     /// Schema `pg_dormouse`: computed tables that PostgreSQL does not have.
     pub const DORMOUSE_INTERNAL: Oid = 13208;
+    /// The schema of a session's temporary objects: each session has one of its own.
+    pub const PG_TEMP: Oid = 13209;
     /// The role a tenant begins with.
     pub const OWNER: Oid = 10;
     /// Catalog `pg_enum`.

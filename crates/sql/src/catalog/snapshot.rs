@@ -5,6 +5,7 @@ use super::descriptor::{
     SequenceDescriptor, TableDescriptor, ViewDescriptor,
 };
 use super::oids;
+use super::temporary::PG_TEMP;
 use super::user_type::{DomainType, TypeDescriptor};
 use crate::engine::TenantInfo;
 use sql_types::{Oid, Type};
@@ -22,6 +23,8 @@ pub(crate) type Garbage = (u64, u64);
 pub enum Relation {
     /// A table.
     Table(Oid),
+    /// A materialized view, which is a table otherwise.
+    MaterializedView(Oid),
     /// A view.
     View(Oid),
     /// A sequence.
@@ -35,6 +38,7 @@ impl Relation {
     pub fn oid(self) -> Oid {
         match self {
             Relation::Table(oid)
+            | Relation::MaterializedView(oid)
             | Relation::View(oid)
             | Relation::Sequence(oid)
             | Relation::Index(oid, ..) => oid,
@@ -45,11 +49,19 @@ impl Relation {
     pub fn kind(self) -> &'static str {
         match self {
             Relation::Table(_) => "table",
+            Relation::MaterializedView(_) => "materialized view",
             Relation::View(_) => "view",
             Relation::Sequence(_) => "sequence",
             Relation::Index(..) => "index",
         }
     }
+}
+
+/// A view or materialized view that depends on something.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub relation: Relation,
+    pub name: String,
 }
 
 /// The whole catalog at one version. Changed only while it is not shared: by its loader, and by a
@@ -70,6 +82,8 @@ pub struct CatalogSnapshot {
     pub(crate) acls: BTreeMap<Oid, Arc<AclDescriptor>>,
     /// Storage numbers, and indexes of them (0 for all), whose keys nothing refers to any more.
     pub(crate) garbage: Vec<Garbage>,
+    /// The same of temporary objects: nothing of an earlier process refers to them any more.
+    pub(crate) left_behind: Vec<Garbage>,
     names: HashMap<(Oid, Oid), HashMap<String, Relation>>,
     type_names: HashMap<(Oid, Oid), HashMap<String, Oid>>,
     indexes: HashMap<Oid, (Oid, IndexId)>,
@@ -91,6 +105,7 @@ impl CatalogSnapshot {
             roles: BTreeMap::new(),
             acls: BTreeMap::new(),
             garbage: Vec::new(),
+            left_behind: Vec::new(),
             names: HashMap::new(),
             type_names: HashMap::new(),
             indexes: HashMap::new(),
@@ -176,7 +191,11 @@ impl CatalogSnapshot {
         self.referencing.clear();
         for table in self.tables.values() {
             let names = self.names.entry((table.database, table.schema)).or_default();
-            names.insert(table.name.clone(), Relation::Table(table.oid));
+            let relation = match table.view {
+                None => Relation::Table(table.oid),
+                Some(_) => Relation::MaterializedView(table.oid),
+            };
+            names.insert(table.name.clone(), relation);
             for index in &table.indexes {
                 if index.oid == 0 {
                     continue;
@@ -253,6 +272,9 @@ impl CatalogSnapshot {
 
     /// A schema by name.
     pub fn schema(&self, database: Oid, name: &str) -> Option<&Arc<SchemaDescriptor>> {
+        if name == PG_TEMP {
+            return self.schemas.get(&(database, oids::PG_TEMP));
+        }
         let range = (database, 0)..=(database, Oid::MAX);
         self.schemas.range(range).map(|(_, schema)| schema).find(|schema| schema.name == name)
     }
@@ -313,6 +335,21 @@ impl CatalogSnapshot {
         let keys = self.referencing.get(&oid);
         let keys = keys.into_iter().flatten();
         keys.filter_map(|(table, key)| Some((self.tables.get(table)?.clone(), *key))).collect()
+    }
+
+    /// The views and materialized views that read a relation, or name a type.
+    pub(crate) fn readers(&self, oid: Oid) -> Vec<Reader> {
+        let views = self.views.values().filter(|view| view.depends_on.contains(&oid));
+        let views = views.map(|view| Reader { relation: Relation::View(view.oid), name: view.name.clone() });
+        let tables = self
+            .tables
+            .values()
+            .filter(|table| table.view.as_ref().is_some_and(|view| view.depends_on.contains(&oid)));
+        let tables = tables.map(|table| Reader {
+            relation: Relation::MaterializedView(table.oid),
+            name: table.name.clone(),
+        });
+        views.chain(tables).filter(|reader| reader.relation.oid() != oid).collect()
     }
 
     /// Whether `role` is `group`, or a member of it however indirectly.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1, 1 | catalog version: 8 bytes, big-endian |
 //! | 1, section, ids… | a descriptor: format byte, JSON |
-//! | 1, 9, storage, index | garbage: keys to be cleared, of one index or (0) of all |
+//! | 1, 9, storage, index | garbage: keys to be cleared, of one index or (0) of all; at once, or with the process |
 //! | 2 | OID counter |
 //! | 3, storage | counter of a sequence |
 //! | storage ≥ 16384, … | contents of tables |
@@ -101,6 +101,14 @@ pub fn encode<T: Serialize>(descriptor: &T) -> SqlResult<Bytes> {
     out.get_mut().put_u8(FORMAT);
     serde_json::to_writer(&mut out, descriptor).map_err(|error| SqlError::internal(error.to_string()))?;
     Ok(out.into_inner().freeze())
+}
+
+/// Marks contents that are garbage for any process but the one that wrote this.
+const WITH_PROCESS: u8 = 2;
+
+/// The record by which the contents of a temporary object are cleared however its session ends.
+pub(crate) fn temporary_record(storage: u64) -> (Bytes, Bytes) {
+    (record_key(Section::Garbage, &[storage, 0]), Bytes::from_static(&[WITH_PROCESS]))
 }
 
 fn damaged(what: impl std::fmt::Display) -> SqlError {
@@ -203,6 +211,7 @@ fn add(snapshot: &mut CatalogSnapshot, mut key: &[u8], value: &[u8]) -> SqlResul
             let oid = u32::try_from(numbers[2]).map_err(|_| damaged("its key"))?;
             snapshot.acls.insert(oid, Arc::new(decode::<AclDescriptor>(value)?));
         }
+        9 if value == [WITH_PROCESS] => snapshot.left_behind.push((numbers[2], numbers[3])),
         9 => snapshot.garbage.push((numbers[2], numbers[3])),
         10 => {
             let ty: TypeDescriptor = decode(value)?;

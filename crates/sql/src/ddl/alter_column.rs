@@ -4,6 +4,7 @@ use super::DdlContext;
 use super::alter_table::{contains_nulls, forget_added_values};
 use super::constraint::{column_position, violation_query};
 use super::drop_object;
+use super::generated;
 use super::statement::{AlterAction, ColumnDef, Constraint, ConstraintKind};
 use super::tokens::quote_ident;
 use crate::bind;
@@ -11,6 +12,7 @@ use crate::catalog::descriptor::{ColumnDescriptor, PRIMARY_INDEX, TableDescripto
 use crate::exec::eval::{EvalEnv, eval};
 use crate::plan::Expr;
 use crate::session::sequences;
+use crate::table::TableCodec;
 use sql_types::cast::{CastKind, cast, cast_kind};
 use sql_types::functions::Volatility;
 use sql_types::{Datum, SqlError, SqlResult, SqlState};
@@ -34,6 +36,8 @@ impl DdlContext<'_> {
         }
         let mut changed = (**table).clone();
         self.add_column(&mut changed, column).await?;
+        let id = changed.next_column - 1;
+        self.settle_generated(&mut changed, &[id])?;
         let Some(added) = changed.columns.last().cloned() else { return Ok(()) };
         let primary = constraints.iter().any(|c| matches!(c.kind, ConstraintKind::Primary(_)));
         if self.has_rows(table).await? {
@@ -71,6 +75,9 @@ impl DdlContext<'_> {
 
     /// The value all existing rows get for a new column; `None` if each gets its own.
     fn fixed_default(&self, column: &ColumnDescriptor) -> SqlResult<Option<Datum>> {
+        if column.generated.is_some() {
+            return Ok(None);
+        }
         let default = column.default.clone().or_else(|| self.domain_default(column.domain));
         let Some(text) = &default else { return Ok(Some(Datum::Null)) };
         if column.sequence.is_some() || text.to_ascii_lowercase().contains("nextval") {
@@ -120,6 +127,19 @@ impl DdlContext<'_> {
                 })
                 .await;
         }
+        if added.generated.is_some() {
+            let codec = TableCodec::new(Arc::new(changed.clone()))?;
+            return self
+                .rewrite(table, changed, &mut |mut row| {
+                    row.push(Datum::Null);
+                    codec.generate(&mut row)?;
+                    match row.last() {
+                        Some(Datum::Null) if !added.nullable => Err(contains_nulls(&table.name, &added.name)),
+                        _ => Ok(row),
+                    }
+                })
+                .await;
+        }
         let default = added.default.clone().or_else(|| self.domain_default(added.domain));
         let text = default.as_deref().unwrap_or("NULL");
         let bound: Expr = bind::bind_default(text, added, &view.bind_context(&session, &[]))?;
@@ -150,8 +170,23 @@ impl DdlContext<'_> {
             Err(error) => return Err(error),
         };
         let id = table.columns[at].id;
-        drop_object::release_views(self, table, cascade, &format!("column {name} of table {}", table.name))?;
-        let codec = crate::table::TableCodec::new(table.clone())?;
+        let what = format!("column {name} of table {}", table.name);
+        drop_object::release_views(self, table, cascade, &what)?;
+        let readers: Vec<String> =
+            generated::readers(table, id).iter().map(|column| column.name.clone()).collect();
+        for reader in &readers {
+            let reading = format!("column {reader} of table {}", table.name);
+            if !cascade {
+                let detail = format!("{reading} depends on {what}");
+                return Err(drop_object::dependents(&what, detail));
+            }
+            self.notice(format!("drop cascades to {reading}"));
+            let table = self.table_by_oid(table.oid)?;
+            Box::pin(self.drop_column(&table, reader, true, true)).await?;
+        }
+        let table = &self.table_by_oid(table.oid)?;
+        let at = column_position(table, name)?;
+        let codec = TableCodec::new(table.clone())?;
         let indexes: Vec<_> = table
             .indexes
             .iter()
@@ -207,6 +242,17 @@ impl DdlContext<'_> {
                         format!("column \"{name}\" of relation \"{}\" is an identity column", table.name);
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 }
+                if table.columns[at].generated.is_some() {
+                    let message =
+                        format!("column \"{name}\" of relation \"{}\" is a generated column", table.name);
+                    let error = SqlError::new(SqlState::SYNTAX_ERROR, message);
+                    return Err(match text {
+                        Some(_) => error,
+                        None => {
+                            error.with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP EXPRESSION instead.")
+                        }
+                    });
+                }
                 changed.columns[at].default = match text {
                     Some(text) => self.default_text(text, &table.columns[at])?,
                     None => None,
@@ -238,6 +284,13 @@ impl DdlContext<'_> {
                 if table.columns[at].nullable {
                     let message = format!(
                         "column \"{name}\" of relation \"{}\" must be declared NOT NULL before identity can be added",
+                        table.name
+                    );
+                    return Err(SqlError::new(SqlState::OBJECT_STATE, message));
+                }
+                if table.columns[at].default.is_some() || table.columns[at].generated.is_some() {
+                    let message = format!(
+                        "column \"{name}\" of relation \"{}\" already has a default value",
                         table.name
                     );
                     return Err(SqlError::new(SqlState::OBJECT_STATE, message));
@@ -276,6 +329,9 @@ impl DdlContext<'_> {
                 (column.identity, column.sequence, column.default) = (None, None, None);
                 self.remove_sequence(sequence)?;
             }
+            AlterAction::DropExpression(name, if_exists) => {
+                return self.drop_expression(table, name, *if_exists);
+            }
             _ => return Err(SqlError::internal("not a change of a column")),
         }
         self.put_table(changed).map(|_| ())
@@ -295,6 +351,16 @@ impl DdlContext<'_> {
         }
         self.refuse_views(table, "change the type of a column of")?;
         let id = table.columns[at].id;
+        if let Some(reader) = generated::readers(table, id).first() {
+            let detail = format!("Column \"{name}\" is used by generated column \"{}\".", reader.name);
+            let message = "cannot alter type of a column used by a generated column";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail));
+        }
+        if table.columns[at].generated.is_some() && using.is_some() {
+            let message = "cannot specify USING when altering type of generated column";
+            return Err(SqlError::new(SqlState::INVALID_COLUMN_DEFINITION, message)
+                .with_detail(format!("Column \"{name}\" is a generated column.")));
+        }
         let referring = self.catalog.referencing(table.oid);
         let mut keys = referring.iter().filter_map(|(other, position)| other.foreign_keys.get(*position));
         let referred = keys.any(|key| key.referenced_columns.contains(&id))
@@ -332,6 +398,7 @@ impl DdlContext<'_> {
             other => other.clone(),
         };
         changed.columns[at].default = default;
+        self.settle_generated(&mut changed, &[id])?;
         let using = match using {
             None => None,
             Some(text) => {
@@ -350,6 +417,8 @@ impl DdlContext<'_> {
                     let env = EvalEnv { eval: &session, params: &[], outer: None };
                     (eval(expr, &row, &env)?, expr.ty())
                 }
+                // Computed anew when the row is written.
+                None if changed.columns[at].generated.is_some() => (Datum::Null, old.ty),
                 None => (std::mem::take(&mut row[at]), old.ty),
             };
             row[at] = cast(&value, from, new, false, &session)?;

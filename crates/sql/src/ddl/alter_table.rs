@@ -8,8 +8,8 @@ use super::index::included_columns;
 use super::naming::has_constraint;
 use super::statement::{AlterAction, Constraint, ConstraintKind, ObjectKind};
 use super::tokens::{Name, quote_ident};
-use crate::catalog::Relation;
 use crate::catalog::descriptor::{IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
+use crate::catalog::{Relation, oids};
 use crate::session::locks::mode;
 use sql_types::{Datum, Oid, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
                 AlterAction::Owner(owner) => view.owner = cx.role(owner)?.oid,
                 AlterAction::SetSchema(schema) => {
                     cx.refuse_views_of(view.oid, &format!("move view \"{}\"", view.name))?;
-                    view.schema = target_schema(cx, schema, &view.name)?;
+                    view.schema = target_schema(cx, view.schema, schema, &view.name)?;
                 }
                 AlterAction::RenameColumn { name, to } => {
                     cx.refuse_views_of(view.oid, &format!("rename a column of view \"{}\"", view.name))?;
@@ -92,7 +92,7 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
                 }
                 AlterAction::Owner(owner) => sequence.owner = cx.role(owner)?.oid,
                 AlterAction::SetSchema(schema) => {
-                    sequence.schema = target_schema(cx, schema, &sequence.name)?
+                    sequence.schema = target_schema(cx, sequence.schema, schema, &sequence.name)?
                 }
                 AlterAction::Nothing => {}
                 _ => return Err(wrong("sequence")),
@@ -117,6 +117,32 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
             }
             cx.put_table(changed).map(|_| ())
         }
+        Relation::MaterializedView(oid) => {
+            let table = cx.table_by_oid(oid)?;
+            cx.check_owner("materialized view", &table.name, table.owner)?;
+            let what = format!("change materialized view \"{}\"", table.name);
+            let mut changed = (*table).clone();
+            match action {
+                AlterAction::Rename(to) => {
+                    cx.check_free(table.schema, to)?;
+                    cx.refuse_views_of(oid, &what)?;
+                    changed.name = to.clone();
+                }
+                AlterAction::RenameColumn { name, to } => {
+                    cx.refuse_views_of(oid, &what)?;
+                    let at = column_position(&table, name)?;
+                    changed.columns[at].name = to.clone();
+                }
+                AlterAction::SetSchema(schema) => {
+                    cx.refuse_views_of(oid, &what)?;
+                    changed.schema = target_schema(cx, table.schema, schema, &table.name)?;
+                }
+                AlterAction::Owner(owner) => changed.owner = cx.role(owner)?.oid,
+                AlterAction::Nothing => {}
+                _ => return Err(wrong("materialized view")),
+            }
+            cx.put_table(changed).map(|_| ())
+        }
         // ALTER VIEW and the like of a table: names and owners only.
         Relation::Table(oid) => {
             let table = cx.table_by_oid(oid)?;
@@ -135,9 +161,13 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
     }
 }
 
-fn target_schema(cx: &DdlContext<'_>, schema: &str, name: &str) -> SqlResult<Oid> {
+fn target_schema(cx: &DdlContext<'_>, current: Oid, schema: &str, name: &str) -> SqlResult<Oid> {
     let target =
         cx.schema_for(&Name { schema: Some(schema.to_string()), name: name.to_string(), position: None })?;
+    if target == oids::PG_TEMP || current == oids::PG_TEMP {
+        let message = "cannot move objects into or out of temporary schemas";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
     cx.check_free(target, name)?;
     Ok(target)
 }
@@ -191,7 +221,8 @@ impl DdlContext<'_> {
             | AlterAction::SetType { .. }
             | AlterAction::AddIdentity(..)
             | AlterAction::SetIdentity(..)
-            | AlterAction::DropIdentity(..) => return self.alter_column(&table, action).await,
+            | AlterAction::DropIdentity(..)
+            | AlterAction::DropExpression(..) => return self.alter_column(&table, action).await,
             AlterAction::RenameColumn { name, to } => {
                 let at = column_position(&table, name)?;
                 if table.columns.iter().any(|column| column.name == *to) {
@@ -200,6 +231,10 @@ impl DdlContext<'_> {
                 }
                 self.refuse_views(&table, "rename a column of")?;
                 changed.columns[at].name = to.clone();
+                for column in &mut changed.columns {
+                    let expression = column.generated.take();
+                    column.generated = expression.map(|text| rename_word(&text, name, to));
+                }
                 for check in &mut changed.checks {
                     check.expr = rename_word(&check.expr, name, to);
                 }
@@ -233,7 +268,7 @@ impl DdlContext<'_> {
             }
             AlterAction::SetSchema(schema) => {
                 self.refuse_views(&table, "move")?;
-                changed.schema = target_schema(self, schema, &table.name)?;
+                changed.schema = target_schema(self, table.schema, schema, &table.name)?;
                 for column in &table.columns {
                     let sequence = column.sequence.and_then(|oid| self.catalog.sequences.get(&oid)).cloned();
                     if let Some(sequence) = sequence {
@@ -292,11 +327,11 @@ impl DdlContext<'_> {
 
     /// The same of any relation; `what` says what is to be done, with its name.
     fn refuse_views_of(&self, relation: Oid, what: &str) -> SqlResult<()> {
-        let view = self.catalog.views.values().find(|view| view.depends_on.contains(&relation));
-        match view {
+        match self.catalog.readers(relation).first() {
             None => Ok(()),
             Some(view) => {
-                Err(SqlError::unsupported(format!("to {what} while view \"{}\" reads it", view.name))
+                let kind = view.relation.kind();
+                Err(SqlError::unsupported(format!("to {what} while {kind} \"{}\" reads it", view.name))
                     .with_hint("Drop the view, make the change, and create the view again."))
             }
         }

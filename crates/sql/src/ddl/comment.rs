@@ -17,7 +17,11 @@ pub(super) fn comment(
 ) -> SqlResult<()> {
     let text = text.filter(|text| !text.is_empty()).map(str::to_string);
     match kind {
-        ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence | ObjectKind::Column => {
+        ObjectKind::Table
+        | ObjectKind::View
+        | ObjectKind::MaterializedView
+        | ObjectKind::Sequence
+        | ObjectKind::Column => {
             let Some(found) = cx.find(name) else { return Err(cx.undefined("relation", name)) };
             comment_relation(cx, found, of, text)
         }
@@ -62,7 +66,7 @@ fn comment_relation(
     text: Option<String>,
 ) -> SqlResult<()> {
     match relation {
-        Relation::Table(oid) => {
+        Relation::Table(oid) | Relation::MaterializedView(oid) => {
             let table = cx.table_by_oid(oid)?;
             cx.check_owner("table", &table.name, table.owner)?;
             let mut changed = (*table).clone();

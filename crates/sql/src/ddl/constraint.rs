@@ -7,6 +7,7 @@ use crate::bind;
 use crate::catalog::descriptor::{
     CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor, Timing,
 };
+use crate::catalog::oids;
 use crate::session::locks::mode;
 use sql_types::{SqlError, SqlResult, SqlState};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub(super) fn key_position(table: &TableDescriptor, name: &str) -> SqlResult<usi
 
 /// Fails if the values of a type have no order.
 pub(super) fn check_ordered(ty: sql_types::Type) -> SqlResult<()> {
-    if !matches!(ty, sql_types::Type::JSON | sql_types::Type::RECORD) {
+    if !matches!(ty, sql_types::Type::JSON | sql_types::Type::JSONPATH | sql_types::Type::RECORD) {
         return Ok(());
     }
     let message = format!("data type {ty} has no default operator class for access method \"btree\"");
@@ -60,6 +61,17 @@ pub(super) fn key_columns(
 /// The middle of a constraint's name: its columns.
 fn joined(names: &[(String, bool)]) -> String {
     names.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("_")
+}
+
+/// Refuses a foreign key between a temporary table and one that is not.
+fn check_persistence(table: &TableDescriptor, referenced: &TableDescriptor) -> SqlResult<()> {
+    let kind = match (table.schema == oids::PG_TEMP, referenced.schema == oids::PG_TEMP) {
+        (true, false) => "temporary",
+        (false, true) => "permanent",
+        _ => return Ok(()),
+    };
+    let message = format!("constraints on {kind} tables may reference only {kind} tables");
+    Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
 }
 
 fn check_name(table: &TableDescriptor, name: &str) -> SqlResult<()> {
@@ -158,12 +170,14 @@ impl DdlContext<'_> {
         let referenced = if itself { Arc::new(table.clone()) } else { self.table(&key.table)? };
         if !itself {
             self.lock(referenced.oid, mode::SHARE + 1).await?;
+            check_persistence(table, &referenced)?;
             if !self.catalog.has_privilege(self.user(), referenced.owner, referenced.oid, 'x') {
                 return Err(crate::session::privileges::denied("table", &referenced.name));
             }
         }
         let position = |name: &String| key_position(table, name);
         let positions = columns.iter().map(position).collect::<SqlResult<Vec<_>>>()?;
+        super::generated::check_foreign_key(table, &positions, key)?;
         let referenced_ids: Vec<ColumnId> = if key.columns.is_empty() {
             let primary = referenced.primary();
             let hidden = primary

@@ -7,8 +7,9 @@ use crate::catalog::descriptor::{
     ViewDescriptor,
 };
 use crate::catalog::store::{self, Section};
+use crate::catalog::temporary::PG_TEMP;
 use crate::catalog::user_type::TypeDescriptor;
-use crate::catalog::{CatalogSnapshot, Relation};
+use crate::catalog::{CatalogSnapshot, Relation, oids};
 use crate::engine::Engine;
 use crate::exec::{MemoryBudget, kv_error};
 use crate::session::Notice;
@@ -96,7 +97,8 @@ impl DdlContext<'_> {
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
                 .with_detail("System catalog modifications are currently disallowed."));
         }
-        if !self.catalog.has_privilege(self.user(), schema.owner, schema.oid, 'C') {
+        let own = schema.oid == oids::PG_TEMP;
+        if !own && !self.catalog.has_privilege(self.user(), schema.owner, schema.oid, 'C') {
             return Err(denied("schema", &schema.name));
         }
         Ok(schema.oid)
@@ -110,7 +112,12 @@ impl DdlContext<'_> {
         };
         match &name.schema {
             Some(schema) => within(schema),
-            None => self.view.path.iter().find_map(|schema| within(schema)),
+            None => {
+                let path = self.view.path.iter().map(String::as_str);
+                let named = path.clone().any(|schema| schema == PG_TEMP);
+                let first = (!named).then_some(PG_TEMP);
+                first.into_iter().chain(path).find_map(within)
+            }
         }
     }
 
@@ -132,6 +139,14 @@ impl DdlContext<'_> {
     pub(crate) fn own_table(&self, name: &Name) -> SqlResult<Arc<TableDescriptor>> {
         let table = self.table(name)?;
         self.check_owner("table", &table.name, table.owner)?;
+        Ok(table)
+    }
+
+    /// A table or materialized view that the user owns, for an index.
+    pub(crate) fn own_indexed(&self, name: &Name) -> SqlResult<Arc<TableDescriptor>> {
+        let Some(Relation::MaterializedView(oid)) = self.find(name) else { return self.own_table(name) };
+        let table = self.table_by_oid(oid)?;
+        self.check_owner("materialized view", &table.name, table.owner)?;
         Ok(table)
     }
 
@@ -162,6 +177,14 @@ impl DdlContext<'_> {
         }
         let message = format!("cannot {what} \"{}\" because it has pending trigger events", table.name);
         Err(SqlError::new(SqlState::OBJECT_IN_USE, message))
+    }
+
+    /// Whether a relation is one of the session's own.
+    pub(crate) fn is_temporary(&self, oid: Oid) -> bool {
+        let table = self.catalog.tables.get(&oid).map(|table| table.schema);
+        let view = || self.catalog.views.get(&oid).map(|view| view.schema);
+        let sequence = || self.catalog.sequences.get(&oid).map(|sequence| sequence.schema);
+        table.or_else(view).or_else(sequence) == Some(oids::PG_TEMP)
     }
 
     pub(crate) fn check_owner(&self, kind: &str, name: &str, owner: Oid) -> SqlResult<()> {
@@ -203,7 +226,12 @@ impl DdlContext<'_> {
 
     pub(crate) fn put_table(&mut self, mut table: TableDescriptor) -> SqlResult<Arc<TableDescriptor>> {
         table.version += 1;
-        self.write(Section::Table, &[u64::from(table.oid)], Some(store::encode(&table)?))?;
+        if table.schema == oids::PG_TEMP {
+            let known = self.catalog.table(table.oid).map(|known| known.storage);
+            self.note_temporary(known, table.storage)?;
+        } else {
+            self.write(Section::Table, &[u64::from(table.oid)], Some(store::encode(&table)?))?;
+        }
         let table = Arc::new(table);
         self.catalog.tables.insert(table.oid, table.clone());
         self.catalog.finish();
@@ -211,9 +239,11 @@ impl DdlContext<'_> {
     }
 
     pub(crate) fn remove_table(&mut self, oid: Oid) -> SqlResult<()> {
-        self.write(Section::Table, &[u64::from(oid)], None)?;
-        self.catalog.tables.remove(&oid);
-        self.forget_statistics(oid)?;
+        let removed = self.catalog.tables.remove(&oid);
+        if removed.is_none_or(|table| table.schema != oids::PG_TEMP) {
+            self.write(Section::Table, &[u64::from(oid)], None)?;
+            self.forget_statistics(oid)?;
+        }
         self.remove_acl(oid)?;
         self.catalog.finish();
         Ok(())
@@ -222,19 +252,38 @@ impl DdlContext<'_> {
     /// Removes the statistics of a table whose contents go.
     pub(crate) fn forget_statistics(&mut self, oid: Oid) -> SqlResult<()> {
         self.open.statistics.retain(|made| made.table != oid);
+        if self.catalog.table(oid).is_some_and(|table| table.schema == oids::PG_TEMP) {
+            return Ok(());
+        }
         self.write(Section::Statistics, &[u64::from(oid)], None)
     }
 
+    /// Has the contents of a temporary object cleared however its session ends, if they are new.
+    fn note_temporary(&mut self, known: Option<u64>, storage: u64) -> SqlResult<()> {
+        if known == Some(storage) {
+            return Ok(());
+        }
+        let (key, value) = store::temporary_record(storage);
+        self.open.txn.put(&key, value).map_err(kv_error)
+    }
+
     pub(crate) fn put_sequence(&mut self, sequence: SequenceDescriptor) -> SqlResult<()> {
-        self.write(Section::Sequence, &[u64::from(sequence.oid)], Some(store::encode(&sequence)?))?;
+        if sequence.schema == oids::PG_TEMP {
+            let known = self.catalog.sequences.get(&sequence.oid).map(|known| known.storage);
+            self.note_temporary(known, sequence.storage)?;
+        } else {
+            self.write(Section::Sequence, &[u64::from(sequence.oid)], Some(store::encode(&sequence)?))?;
+        }
         self.catalog.sequences.insert(sequence.oid, Arc::new(sequence));
         self.catalog.finish();
         Ok(())
     }
 
     pub(crate) fn remove_sequence(&mut self, oid: Oid) -> SqlResult<()> {
-        self.write(Section::Sequence, &[u64::from(oid)], None)?;
         if let Some(sequence) = self.catalog.sequences.remove(&oid) {
+            if sequence.schema != oids::PG_TEMP {
+                self.write(Section::Sequence, &[u64::from(oid)], None)?;
+            }
             self.garbage(sequence.storage, 0)?;
         }
         self.remove_acl(oid)?;
@@ -243,15 +292,19 @@ impl DdlContext<'_> {
     }
 
     pub(crate) fn put_view(&mut self, view: ViewDescriptor) -> SqlResult<()> {
-        self.write(Section::View, &[u64::from(view.oid)], Some(store::encode(&view)?))?;
+        if view.schema != oids::PG_TEMP {
+            self.write(Section::View, &[u64::from(view.oid)], Some(store::encode(&view)?))?;
+        }
         self.catalog.views.insert(view.oid, Arc::new(view));
         self.catalog.finish();
         Ok(())
     }
 
     pub(crate) fn remove_view(&mut self, oid: Oid) -> SqlResult<()> {
-        self.write(Section::View, &[u64::from(oid)], None)?;
-        self.catalog.views.remove(&oid);
+        let removed = self.catalog.views.remove(&oid);
+        if removed.is_none_or(|view| view.schema != oids::PG_TEMP) {
+            self.write(Section::View, &[u64::from(oid)], None)?;
+        }
         self.remove_acl(oid)?;
         self.catalog.finish();
         Ok(())
@@ -298,6 +351,9 @@ impl DdlContext<'_> {
     }
 
     pub(crate) fn put_acl(&mut self, oid: Oid, acl: AclDescriptor) -> SqlResult<()> {
+        if self.is_temporary(oid) {
+            return Err(SqlError::unsupported("GRANT on a temporary object"));
+        }
         let empty = acl.grants.is_empty();
         let value = if empty { None } else { Some(store::encode(&acl)?) };
         self.write(Section::Acl, &[u64::from(oid)], value)?;

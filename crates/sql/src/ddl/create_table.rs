@@ -1,20 +1,21 @@
 //! CREATE TABLE and CREATE TABLE AS.
 
 use super::DdlContext;
+use super::generated;
 use super::index::included_columns;
 use super::statement::{ColumnDef, ConstraintKind, CreateTable, Like};
 use super::tokens::{Name, quote_ident, quote_literal};
 use super::type_names::mark;
 use crate::bind::Binder;
-use crate::catalog::Relation;
 use crate::catalog::descriptor::{
     ColumnDescriptor, ColumnId, EXPRESSION, IndexDescriptor, PRIMARY_INDEX, TableDescriptor, TablePlacement,
 };
+use crate::catalog::{OnCommit, Relation};
 use crate::exec::execute;
 use crate::parse::Statement;
 use crate::plan::{Plan, PlanKind};
-use crate::session::prepared;
 use crate::session::view::SessionView;
+use crate::session::{prepared, privileges};
 use sql_types::{ColumnType, Oid, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ impl DdlContext<'_> {
     }
 
     /// A table without columns and indexes.
-    async fn blank_table(&self, name: &str, schema: Oid) -> SqlResult<TableDescriptor> {
+    pub(super) async fn blank_table(&self, name: &str, schema: Oid) -> SqlResult<TableDescriptor> {
         let oid = self.new_oid().await?;
         Ok(TableDescriptor {
             oid,
@@ -53,6 +54,8 @@ impl DdlContext<'_> {
             foreign_keys: Vec::new(),
             comment: None,
             placement: TablePlacement::default(),
+            view: None,
+            on_commit: Default::default(),
             bound: Default::default(),
             statistics: Default::default(),
         })
@@ -97,7 +100,9 @@ impl DdlContext<'_> {
             hidden: false,
             comment: None,
             domain,
+            generated: column.generated.clone(),
         };
+        generated::check_one_source(&table.name, column)?;
         if let Some(text) = &column.default {
             if column.serial.is_some() || column.identity.is_some() {
                 let message = format!(
@@ -178,6 +183,9 @@ impl DdlContext<'_> {
             copied.identity = None;
             if !like.defaults {
                 copied.default = None;
+            }
+            if !like.generated {
+                copied.generated = None;
             }
             if !like.comments {
                 copied.comment = None;
@@ -281,6 +289,7 @@ pub(super) fn add_rowid(table: &mut TableDescriptor) {
         hidden: true,
         comment: None,
         domain: None,
+        generated: None,
     });
     let primary = IndexDescriptor {
         id: PRIMARY_INDEX,
@@ -299,6 +308,7 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
     let Some(name) = &definition.name else { return Err(SqlError::internal("a table without name")) };
     let Some(schema) = cx.new_relation(name, definition.if_not_exists)? else { return Ok(()) };
     let mut table = cx.blank_table(&name.name, schema).await?;
+    table.on_commit = definition.on_commit;
     let mut likes = definition.likes.iter().peekable();
     for (position, column) in definition.columns.iter().enumerate() {
         while let Some((_, like)) = likes.next_if(|(at, _)| *at <= position) {
@@ -309,6 +319,8 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
     for (_, like) in likes {
         cx.copy_like(&mut table, like).await?;
     }
+    let written: Vec<ColumnId> = table.columns.iter().map(|column| column.id).collect();
+    cx.settle_generated(&mut table, &written)?;
     // Indexes first: foreign keys of the table to itself need them.
     let mut primary = None;
     for constraint in &definition.constraints {
@@ -369,6 +381,7 @@ pub(super) async fn create_as(
     columns: &[String],
     query: &Arc<Statement>,
     with_data: bool,
+    on_commit: OnCommit,
 ) -> SqlResult<String> {
     let Some(schema) = cx.new_relation(name, if_not_exists)? else { return Ok("CREATE TABLE AS".into()) };
     let view = cx.working_view()?;
@@ -380,6 +393,7 @@ pub(super) async fn create_as(
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
     }
     let mut table = cx.blank_table(&name.name, schema).await?;
+    table.on_commit = on_commit;
     for (position, column) in output.iter().enumerate() {
         let called = columns.get(position).map_or(&*column.name, String::as_str);
         if table.columns.iter().any(|known| known.name == called) {
@@ -387,25 +401,17 @@ pub(super) async fn create_as(
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let ty = if column.ty.ty == Type::UNKNOWN { ColumnType::plain(Type::TEXT) } else { column.ty };
-        table.columns.push(ColumnDescriptor {
-            id: table.next_column,
-            name: called.to_string(),
-            ty,
-            nullable: true,
-            default: None,
-            added_value: None,
-            identity: None,
-            sequence: None,
-            hidden: false,
-            comment: None,
-            domain: None,
-        });
+        table.columns.push(ColumnDescriptor::plain(table.next_column, called, ty));
         table.next_column += 1;
     }
     add_rowid(&mut table);
     let table = cx.put_table(table)?;
     if !with_data {
         return Ok("CREATE TABLE AS".into());
+    }
+    plan.check_populated()?;
+    if !view.is_superuser() {
+        privileges::check(view.snapshot(), view.user, &plan.needed)?;
     }
     for (oid, mode) in &plan.locks {
         cx.lock(*oid, *mode).await?;
@@ -415,7 +421,11 @@ pub(super) async fn create_as(
 }
 
 /// Inserts the rows of a query into a new table.
-async fn fill(cx: &mut DdlContext<'_>, table: &Arc<TableDescriptor>, query: &Plan) -> SqlResult<u64> {
+pub(super) async fn fill(
+    cx: &mut DdlContext<'_>,
+    table: &Arc<TableDescriptor>,
+    query: &Plan,
+) -> SqlResult<u64> {
     let targets = table.columns.iter().filter(|column| !column.hidden).map(|column| column.id).collect();
     let view = cx.working_view()?;
     let insert = Plan::new(

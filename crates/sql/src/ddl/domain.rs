@@ -128,6 +128,7 @@ impl DdlContext<'_> {
             hidden: false,
             comment: None,
             domain: None,
+            generated: None,
         };
         self.default_text(text, &column)
     }

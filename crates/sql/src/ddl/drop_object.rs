@@ -38,9 +38,11 @@ fn missing(cx: &DdlContext<'_>, kind: ObjectKind, name: &Name, if_exists: bool) 
         return Ok(());
     }
     Err(match kind {
-        ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence | ObjectKind::Index => {
-            cx.undefined(kind.word(), name)
-        }
+        ObjectKind::Table
+        | ObjectKind::View
+        | ObjectKind::MaterializedView
+        | ObjectKind::Sequence
+        | ObjectKind::Index => cx.undefined(kind.word(), name),
         ObjectKind::Schema => {
             SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{}\" does not exist", name.name))
         }
@@ -63,7 +65,11 @@ async fn drop_one(
     together: &[Oid],
 ) -> SqlResult<()> {
     match kind {
-        ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence | ObjectKind::Index => {
+        ObjectKind::Table
+        | ObjectKind::View
+        | ObjectKind::MaterializedView
+        | ObjectKind::Sequence
+        | ObjectKind::Index => {
             let Some(found) = cx.find(name) else {
                 if crate::system::reference(name.schema.as_deref().unwrap_or("pg_catalog"), &name.name)
                     .is_some()
@@ -104,6 +110,7 @@ pub(super) async fn drop_relation(
 ) -> SqlResult<()> {
     match relation {
         Relation::Table(oid) => drop_table(cx, oid, cascade, together).await,
+        Relation::MaterializedView(oid) => cx.drop_materialized(oid, cascade, together).await,
         Relation::View(oid) => {
             let Some(view) = cx.catalog.views.get(&oid).cloned() else { return Ok(()) };
             cx.check_owner("view", &view.name, view.owner)?;
@@ -199,25 +206,24 @@ pub(super) fn release_readers(
     what: &str,
     together: &[Oid],
 ) -> SqlResult<()> {
-    let readers: Vec<_> = cx
-        .catalog
-        .views
-        .values()
-        .filter(|view| view.oid != oid && view.depends_on.contains(&oid))
-        .cloned()
-        .collect();
-    for view in readers {
-        if !cascade && !together.contains(&view.oid) {
-            return Err(dependents(what, format!("view {} depends on {what}", view.name)));
+    for reader in cx.catalog.readers(oid) {
+        let (reading, named) = (reader.relation.oid(), format!("{} {}", reader.relation.kind(), reader.name));
+        if !cascade && !together.contains(&reading) {
+            return Err(dependents(what, format!("{named} depends on {what}")));
         }
-        if !cx.catalog.views.contains_key(&view.oid) {
-            continue;
+        if !together.contains(&reading) {
+            cx.notice(format!("drop cascades to {named}"));
         }
-        if !together.contains(&view.oid) {
-            cx.notice(format!("drop cascades to view {}", view.name));
+        release_readers(cx, reading, true, &named, together)?;
+        match reader.relation {
+            Relation::MaterializedView(_) => {
+                let Some(table) = cx.catalog.table(reading).cloned() else { continue };
+                cx.garbage(table.storage, 0)?;
+                cx.remove_table(reading)?;
+            }
+            _ if cx.catalog.views.contains_key(&reading) => cx.remove_view(reading)?,
+            _ => {}
         }
-        release_readers(cx, view.oid, true, &format!("view {}", view.name), together)?;
-        cx.remove_view(view.oid)?;
     }
     Ok(())
 }
@@ -308,7 +314,9 @@ async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, casc
     let Some(schema) = cx.catalog.schema(cx.database(), &name.name).cloned() else {
         return missing(cx, ObjectKind::Schema, name, if_exists);
     };
-    if [oids::PG_CATALOG, oids::INFORMATION_SCHEMA, oids::DORMOUSE_INTERNAL].contains(&schema.oid) {
+    if [oids::PG_CATALOG, oids::INFORMATION_SCHEMA, oids::DORMOUSE_INTERNAL, oids::PG_TEMP]
+        .contains(&schema.oid)
+    {
         let message =
             format!("cannot drop schema {} because it is required by the database system", schema.name);
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));

@@ -53,20 +53,21 @@ fn same(a: &Expr, b: &Expr) -> bool {
 }
 
 /// The text to store for an expression: one that means the same without the session in which it was written.
-fn stored(
+pub(super) fn stored(
     written: &str,
     bound: &Expr,
-    table: &Arc<TableDescriptor>,
-    bind: fn(&str, &Arc<TableDescriptor>) -> SqlResult<Expr>,
+    table: &TableDescriptor,
+    what: &str,
+    bind: impl Fn(&str) -> SqlResult<Expr>,
 ) -> SqlResult<String> {
-    if bind(written, table).is_ok_and(|again| same(&again, bound)) {
+    if bind(written).is_ok_and(|again| same(&again, bound)) {
         return Ok(written.to_string());
     }
     let spelt = name_types(&row_expr_text(bound, table), |ty| Some(mark(ty.0)));
-    if bind(&spelt, table).is_ok_and(|again| same(&again, bound)) {
+    if bind(&spelt).is_ok_and(|again| same(&again, bound)) {
         return Ok(spelt);
     }
-    Err(SqlError::unsupported("an index over an expression that depends on the session's settings"))
+    Err(SqlError::unsupported(format!("{what} an expression that depends on the session's settings")))
 }
 
 impl DdlContext<'_> {
@@ -116,7 +117,7 @@ impl DdlContext<'_> {
             let name = keys.free_name(&name);
             keys.names.push(name.clone());
             keys.columns.push((EXPRESSION, part.descending));
-            let text = stored(text, &bound, table, bind_expression)?;
+            let text = stored(text, &bound, table, "an index over", |text| bind_expression(text, table))?;
             keys.expressions.push(IndexExpression { text, name, ty: bound.ty() });
         }
         Ok(keys)
@@ -127,7 +128,7 @@ impl DdlContext<'_> {
         let view = self.working_view()?;
         let eval = view.eval(self.times);
         let bound = bind::bind_index_predicate(text, table, &view.bind_context(&eval, &[]))?;
-        stored(text, &bound, table, bind_predicate)
+        stored(text, &bound, table, "an index over", |text| bind_predicate(text, table))
     }
 }
 
@@ -150,7 +151,7 @@ pub(super) fn retype_expressions(table: &mut TableDescriptor) -> SqlResult<()> {
 
 /// CREATE INDEX
 pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlResult<()> {
-    let table = cx.own_table(&index.table)?;
+    let table = cx.own_indexed(&index.table)?;
     cx.lock(table.oid, mode::SHARE).await?;
     let keys = cx.index_keys(&table, &index.columns)?;
     let included = included_columns(&table, &index.included)?;

@@ -20,8 +20,8 @@
 //!
 //! # What is missing
 //!
-//! Temporary tables, partitions, inheritance, deferrable primary keys, exclusion constraints, generated columns,
-//! composite and range types, functions, triggers, rules, materialized views, row level security: each fails with
+//! Partitions, inheritance, deferrable primary keys, exclusion constraints,
+//! composite and range types, functions, triggers, rules, row level security: each fails with
 //! 0A000 and its name. A crash of the node in the middle of a large rewrite leaves keys behind that nothing refers
 //! to.
 
@@ -33,7 +33,9 @@ mod context;
 mod create_table;
 mod domain;
 mod drop_object;
+mod generated;
 mod index;
+mod materialized;
 mod naming;
 mod parse;
 mod parse_table;
@@ -45,6 +47,7 @@ mod schema_object;
 mod scram;
 mod sequence;
 pub(crate) mod statement;
+mod temporary;
 pub(crate) mod tokens;
 mod truncate;
 mod type_names;
@@ -53,6 +56,7 @@ mod view;
 
 pub(crate) use context::DdlContext;
 pub(crate) use parse::{parse, parse_select_into};
+pub(crate) use temporary::{makes_temporary, only_temporary};
 pub(crate) use type_names::unmark;
 
 use sql_types::{SqlError, SqlResult};
@@ -62,8 +66,10 @@ use statement::Ddl;
 pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String> {
     match ddl {
         Ddl::CreateTable(table) => create_table::create(cx, table).await?,
-        Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data, .. } => {
-            return create_table::create_as(cx, name, *if_not_exists, columns, query, *with_data).await;
+        Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data, on_commit } => {
+            let (if_not_exists, with_data) = (*if_not_exists, *with_data);
+            return create_table::create_as(cx, name, if_not_exists, columns, query, with_data, *on_commit)
+                .await;
         }
         Ddl::CreateIndex(index) => index::create(cx, index).await?,
         Ddl::CreateSchema { name, if_not_exists, owner } => {
@@ -77,6 +83,12 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
         }
         Ddl::CreateView { name, or_replace, columns, query } => {
             view::create(cx, name, *or_replace, columns, query).await?;
+        }
+        Ddl::CreateMaterializedView { name, if_not_exists, columns, query, with_data } => {
+            return materialized::create(cx, name, *if_not_exists, columns, query, *with_data).await;
+        }
+        Ddl::Refresh { name, concurrently, with_data } => {
+            materialized::refresh(cx, name, *concurrently, *with_data).await?;
         }
         Ddl::CreateEnum { name, labels } => user_type::create_enum(cx, name, labels).await?,
         Ddl::CreateDomain(written) => domain::create(cx, written).await?,

@@ -3,6 +3,8 @@
 use super::parse_table as table;
 use super::statement::{Ddl, GrantTarget, ObjectKind, RoleOptions, SequenceOptions};
 use super::tokens::{Cursor, Name};
+use crate::catalog::OnCommit;
+use crate::catalog::temporary::PG_TEMP;
 use crate::parse::{self, Statement};
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::tokenizer::Token;
@@ -22,7 +24,7 @@ pub(crate) fn parse(statement: &Statement) -> SqlResult<Ddl> {
         "grant" => grant(c, true)?,
         "revoke" => grant(c, false)?,
         "reindex" => return Ok(Ddl::Nothing("REINDEX")),
-        "refresh" => return Ok(Ddl::Unsupported("REFRESH MATERIALIZED VIEW".into())),
+        "refresh" => refresh(c)?,
         "security" => return Ok(Ddl::Nothing("SECURITY LABEL")),
         "reassign" => return Ok(Ddl::Unsupported("REASSIGN OWNED".into())),
         other => return Ok(Ddl::Unsupported(other.to_uppercase())),
@@ -47,8 +49,15 @@ pub(crate) fn parse_select_into(statement: &Statement) -> SqlResult<Ddl> {
         if depth == 0 && c.at_words("into") {
             let before = c.text(0, c.position());
             c.advance();
-            while c.take_one(&["temporary", "temp", "unlogged", "table"]).is_some() {}
-            let name = c.name()?;
+            let mut temporary = false;
+            while let Some(word) = c.take_one(&["temporary", "temp", "unlogged", "table", "local", "global"])
+            {
+                temporary |= word.starts_with("temp");
+            }
+            let mut name = c.name()?;
+            if temporary {
+                make_temporary(&mut name)?;
+            }
             let query = format!("{before} {}", c.rest());
             let query = Arc::new(parse::parse_one(&query)?);
             return Ok(Ddl::CreateTableAs {
@@ -57,6 +66,7 @@ pub(crate) fn parse_select_into(statement: &Statement) -> SqlResult<Ddl> {
                 columns: Vec::new(),
                 query,
                 with_data: true,
+                on_commit: OnCommit::Preserve,
             });
         }
         c.advance();
@@ -79,13 +89,7 @@ fn create(c: &mut Cursor) -> SqlResult<Ddl> {
         || c.take("global temp");
     c.take("unlogged");
     if c.take("table") {
-        if temporary {
-            return unsupported("CREATE TEMPORARY TABLE");
-        }
-        return table::create_table(c);
-    }
-    if temporary && c.at_words("sequence") {
-        return unsupported("CREATE TEMPORARY SEQUENCE");
+        return table::create_table(c, temporary);
     }
     if c.take("unique index") {
         return table::create_index(c, true);
@@ -94,11 +98,17 @@ fn create(c: &mut Cursor) -> SqlResult<Ddl> {
         return table::create_index(c, false);
     }
     if c.take("view") {
-        return create_view(c, or_replace);
+        return create_view(c, or_replace, temporary);
+    }
+    if c.take("materialized view") {
+        return create_materialized(c);
     }
     if c.take("sequence") {
         let if_not_exists = c.take("if not exists");
-        let name = c.name()?;
+        let mut name = c.name()?;
+        if temporary {
+            make_temporary(&mut name)?;
+        }
         return Ok(Ddl::CreateSequence { name, if_not_exists, options: sequence_options(c)? });
     }
     if c.take("type") {
@@ -168,8 +178,25 @@ fn create(c: &mut Cursor) -> SqlResult<Ddl> {
     unsupported(words.join(" "))
 }
 
-fn create_view(c: &mut Cursor, or_replace: bool) -> SqlResult<Ddl> {
-    let name = c.name()?;
+/// Puts what is to be made among the temporary objects.
+pub(super) fn make_temporary(name: &mut Name) -> SqlResult<()> {
+    match name.schema.as_deref() {
+        None | Some(PG_TEMP) => {
+            name.schema = Some(PG_TEMP.to_string());
+            Ok(())
+        }
+        Some(_) => Err(SqlError::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            "cannot create temporary relation in non-temporary schema",
+        )),
+    }
+}
+
+fn create_view(c: &mut Cursor, or_replace: bool, temporary: bool) -> SqlResult<Ddl> {
+    let mut name = c.name()?;
+    if temporary {
+        make_temporary(&mut name)?;
+    }
     let columns = if c.peek() == Some(&Token::LParen) { c.ident_list()? } else { Vec::new() };
     if c.take("with") {
         c.parenthesized()?;
@@ -187,6 +214,27 @@ fn create_view(c: &mut Cursor, or_replace: bool) -> SqlResult<Ddl> {
     }
     query.truncate(query.trim_end().len());
     Ok(Ddl::CreateView { name, or_replace, columns, query })
+}
+
+/// After `CREATE MATERIALIZED VIEW`.
+fn create_materialized(c: &mut Cursor) -> SqlResult<Ddl> {
+    let if_not_exists = c.take("if not exists");
+    let name = c.name()?;
+    let columns = if c.peek() == Some(&Token::LParen) { c.ident_list()? } else { Vec::new() };
+    table::storage_options(c)?;
+    c.expect("as")?;
+    let (query, with_data) = table::without_data_clause(c.rest());
+    Ok(Ddl::CreateMaterializedView { name, if_not_exists, columns, query, with_data })
+}
+
+fn refresh(c: &mut Cursor) -> SqlResult<Ddl> {
+    c.advance();
+    c.expect("materialized view")?;
+    let concurrently = c.take("concurrently");
+    let name = c.name()?;
+    let with_data = !c.take("with no data");
+    c.take("with data");
+    Ok(Ddl::Refresh { name, concurrently, with_data })
 }
 
 /// The options of CREATE SEQUENCE, ALTER SEQUENCE and identity columns.
@@ -288,9 +336,12 @@ fn idents(c: &mut Cursor) -> SqlResult<Vec<String>> {
 
 fn alter(c: &mut Cursor) -> SqlResult<Ddl> {
     c.advance();
-    for (word, kind) in
-        [("table", ObjectKind::Table), ("index", ObjectKind::Index), ("view", ObjectKind::View)]
-    {
+    for (word, kind) in [
+        ("table", ObjectKind::Table),
+        ("index", ObjectKind::Index),
+        ("view", ObjectKind::View),
+        ("materialized view", ObjectKind::MaterializedView),
+    ] {
         if c.take(word) {
             return table::alter_table(c, kind);
         }
@@ -415,7 +466,7 @@ fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
         ("user", ObjectKind::Role),
         ("group", ObjectKind::Role),
         ("extension", ObjectKind::Extension),
-        ("materialized view", ObjectKind::Other("materialized view")),
+        ("materialized view", ObjectKind::MaterializedView),
         ("foreign table", ObjectKind::Other("foreign table")),
         ("type", ObjectKind::Type),
         ("domain", ObjectKind::Domain),
@@ -493,6 +544,7 @@ fn comment(c: &mut Cursor) -> SqlResult<Ddl> {
         ("index", ObjectKind::Index),
         ("sequence", ObjectKind::Sequence),
         ("view", ObjectKind::View),
+        ("materialized view", ObjectKind::MaterializedView),
         ("schema", ObjectKind::Schema),
         ("database", ObjectKind::Database),
         ("role", ObjectKind::Role),

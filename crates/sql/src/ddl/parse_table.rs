@@ -7,7 +7,9 @@ use super::statement::{
     IndexPart, Like, ObjectKind, SequenceOptions,
 };
 use super::tokens::Cursor;
+use crate::catalog::OnCommit;
 use crate::catalog::descriptor::Timing;
+use crate::catalog::temporary::PG_TEMP;
 use crate::parse;
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::DataType;
@@ -15,9 +17,12 @@ use sqlparser::tokenizer::Token;
 use std::sync::Arc;
 
 /// After `CREATE TABLE`.
-pub(super) fn create_table(c: &mut Cursor) -> SqlResult<Ddl> {
+pub(super) fn create_table(c: &mut Cursor, temporary: bool) -> SqlResult<Ddl> {
     let if_not_exists = c.take("if not exists");
-    let name = c.name()?;
+    let mut name = c.name()?;
+    if temporary {
+        super::parse::make_temporary(&mut name)?;
+    }
     if c.at_words("partition of") {
         return Ok(Ddl::Unsupported("PARTITION OF".into()));
     }
@@ -45,22 +50,39 @@ pub(super) fn create_table(c: &mut Cursor) -> SqlResult<Ddl> {
     if c.at_words("partition") {
         return Ok(Ddl::Unsupported("PARTITION BY".into()));
     }
-    storage_options(c)?;
+    table.on_commit = storage_options(c)?;
+    if table.name.as_ref().is_some_and(|name| name.schema.as_deref() != Some(PG_TEMP)) {
+        refuse_on_commit(table.on_commit)?;
+    }
     Ok(Ddl::CreateTable(table))
 }
 
+/// ON COMMIT is for temporary tables.
+fn refuse_on_commit(on_commit: OnCommit) -> SqlResult<()> {
+    if on_commit == OnCommit::Preserve {
+        return Ok(());
+    }
+    let message = "ON COMMIT can only be used on temporary tables";
+    Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
+}
+
 /// `USING heap`, `WITH (…)`, `ON COMMIT …`, `TABLESPACE …`.
-fn storage_options(c: &mut Cursor) -> SqlResult<()> {
+pub(super) fn storage_options(c: &mut Cursor) -> SqlResult<OnCommit> {
+    let mut on_commit = OnCommit::Preserve;
     loop {
         if c.take("using") || c.take("tablespace") {
             c.ident()?;
         } else if c.at_words("with data") || c.at_words("with no") {
-            return Ok(());
+            return Ok(on_commit);
         } else if c.take("with") {
             c.parenthesized()?;
+        } else if c.take("on commit delete rows") {
+            on_commit = OnCommit::Delete;
+        } else if c.take("on commit drop") {
+            on_commit = OnCommit::Drop;
         } else if c.take("without oids") || c.take("on commit preserve rows") {
         } else {
-            return Ok(());
+            return Ok(on_commit);
         }
     }
 }
@@ -77,24 +99,30 @@ fn create_as(c: &mut Cursor, name: &super::tokens::Name, if_not_exists: bool) ->
             }
         }
     }
-    storage_options(c)?;
+    let on_commit = storage_options(c)?;
     if !c.take("as") {
         c.rewind(start);
         return Ok(None);
     }
-    let mut text = c.rest();
-    let mut with_data = true;
+    if name.schema.as_deref() != Some(PG_TEMP) {
+        refuse_on_commit(on_commit)?;
+    }
+    let (text, with_data) = without_data_clause(c.rest());
+    let query = Arc::new(parse::parse_one(&text)?);
+    let name = name.clone();
+    Ok(Some(Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data, on_commit }))
+}
+
+/// Takes `WITH [NO] DATA` from the end of a query; whether there is to be data.
+pub(super) fn without_data_clause(mut text: String) -> (String, bool) {
     let lower = text.to_ascii_lowercase();
     for (ending, data) in [("with no data", false), ("with data", true)] {
         if lower.trim_end().ends_with(ending) {
             text.truncate(lower.trim_end().len() - ending.len());
-            with_data = data;
-            break;
+            return (text, data);
         }
     }
-    let query = Arc::new(parse::parse_one(&text)?);
-    let name = name.clone();
-    Ok(Some(Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data }))
+    (text, true)
 }
 
 fn element(c: &mut Cursor, table: &mut CreateTable) -> SqlResult<()> {
@@ -114,8 +142,15 @@ fn element(c: &mut Cursor, table: &mut CreateTable) -> SqlResult<()> {
 
 fn like(c: &mut Cursor) -> SqlResult<Like> {
     let table = c.name()?;
-    let mut like =
-        Like { table, defaults: false, constraints: false, indexes: false, identity: false, comments: false };
+    let mut like = Like {
+        table,
+        defaults: false,
+        constraints: false,
+        indexes: false,
+        identity: false,
+        generated: false,
+        comments: false,
+    };
     loop {
         let on = if c.take("including") {
             true
@@ -127,12 +162,13 @@ fn like(c: &mut Cursor) -> SqlResult<Like> {
         match c.ident()?.as_str() {
             "all" => {
                 (like.defaults, like.constraints, like.indexes) = (on, on, on);
-                (like.identity, like.comments) = (on, on);
+                (like.identity, like.generated, like.comments) = (on, on, on);
             }
             "defaults" => like.defaults = on,
             "constraints" => like.constraints = on,
             "indexes" => like.indexes = on,
             "identity" => like.identity = on,
+            "generated" => like.generated = on,
             "comments" => like.comments = on,
             _ => {}
         }
@@ -153,8 +189,15 @@ fn serial(ty: &DataType) -> Option<u8> {
 pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> {
     let name = c.ident()?;
     let ty = c.data_type()?;
-    let mut column =
-        ColumnDef { name, serial: serial(&ty), ty, nullable: None, default: None, identity: None };
+    let mut column = ColumnDef {
+        name,
+        serial: serial(&ty),
+        ty,
+        nullable: None,
+        default: None,
+        identity: None,
+        generated: None,
+    };
     let mut constraints = Vec::new();
     loop {
         if c.take("collate") {
@@ -220,7 +263,20 @@ fn generated(c: &mut Cursor, column: &mut ColumnDef) -> SqlResult<()> {
     }
     c.expect("as")?;
     if !c.take("identity") {
-        return Err(SqlError::unsupported("a generated column"));
+        if c.peek() != Some(&Token::LParen) {
+            return Err(c.syntax_error());
+        }
+        let expr = c.parenthesized()?;
+        c.expect("stored")?;
+        if !always {
+            let message = "for a generated column, GENERATED ALWAYS must be specified";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        if column.generated.replace(expr).is_some() {
+            let message = format!("multiple generation clauses specified for column \"{}\"", column.name);
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        return Ok(());
     }
     column.identity = Some((if always { 'a' } else { 'd' }, identity_options(c)?));
     Ok(())
@@ -629,7 +685,7 @@ fn alter_column(c: &mut Cursor) -> SqlResult<AlterAction> {
         return Ok(AlterAction::DropIdentity(column, c.take("if exists")));
     }
     if c.take("drop expression") {
-        return Ok(AlterAction::Unsupported("a generated column".into()));
+        return Ok(AlterAction::DropExpression(column, c.take("if exists")));
     }
     if c.take("set generated") {
         let always = c.take("always");

@@ -105,7 +105,11 @@ impl DdlContext<'_> {
             first = false;
             let mut entries = Vec::with_capacity(rows.len());
             for row in rows {
-                entries.extend(target.entries(&map(row)?)?);
+                let mut row = map(row)?;
+                if let Target::Table(codec) = target {
+                    codec.generate(&mut row)?;
+                }
+                entries.extend(target.entries(&row)?);
             }
             if apart {
                 let txn = self.engine().kv.begin(TxnOptions::default());

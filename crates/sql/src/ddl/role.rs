@@ -379,7 +379,7 @@ pub(super) fn grant(
 
 fn relation_of(cx: &DdlContext<'_>, relation: Relation) -> Option<(Oid, Oid, String, &'static str)> {
     match relation {
-        Relation::Table(oid) => {
+        Relation::Table(oid) | Relation::MaterializedView(oid) => {
             cx.catalog.table(oid).map(|table| (oid, table.owner, table.name.clone(), "table"))
         }
         Relation::View(oid) => {

@@ -2,6 +2,7 @@
 
 use super::placement::PlacementChange;
 use super::tokens::Name;
+use crate::catalog::OnCommit;
 use crate::catalog::descriptor::Timing;
 use crate::parse::Statement;
 use sqlparser::ast::DataType;
@@ -60,6 +61,8 @@ pub(crate) struct ColumnDef {
     pub nullable: Option<bool>,
     pub default: Option<String>,
     pub identity: Option<(char, SequenceOptions)>,
+    /// GENERATED ALWAYS AS (…) STORED
+    pub generated: Option<String>,
     /// Stands before any serial type is resolved: 2, 4 or 8 bytes.
     pub serial: Option<u8>,
 }
@@ -71,6 +74,7 @@ pub(crate) struct Like {
     pub constraints: bool,
     pub indexes: bool,
     pub identity: bool,
+    pub generated: bool,
     pub comments: bool,
 }
 
@@ -81,6 +85,7 @@ pub(crate) struct CreateTable {
     pub columns: Vec<ColumnDef>,
     pub constraints: Vec<Constraint>,
     pub likes: Vec<(usize, Like)>,
+    pub on_commit: OnCommit,
 }
 
 #[derive(Clone, Debug)]
@@ -140,6 +145,8 @@ pub(crate) enum AlterAction {
     AddIdentity(String, char, SequenceOptions),
     SetIdentity(String, Option<char>, SequenceOptions),
     DropIdentity(String, bool),
+    /// DROP EXPRESSION, and whether IF EXISTS was said.
+    DropExpression(String, bool),
     AddConstraint(Constraint),
     DropConstraint {
         name: String,
@@ -160,6 +167,7 @@ pub(crate) enum AlterAction {
 pub(crate) enum ObjectKind {
     Table,
     View,
+    MaterializedView,
     Sequence,
     Index,
     Schema,
@@ -179,6 +187,7 @@ impl ObjectKind {
         match self {
             ObjectKind::Table => "table",
             ObjectKind::View => "view",
+            ObjectKind::MaterializedView => "materialized view",
             ObjectKind::Sequence => "sequence",
             ObjectKind::Index => "index",
             ObjectKind::Schema => "schema",
@@ -274,6 +283,7 @@ pub(crate) enum Ddl {
         columns: Vec<String>,
         query: Arc<Statement>,
         with_data: bool,
+        on_commit: OnCommit,
     },
     CreateIndex(CreateIndex),
     CreateSchema {
@@ -295,6 +305,18 @@ pub(crate) enum Ddl {
         or_replace: bool,
         columns: Vec<String>,
         query: String,
+    },
+    CreateMaterializedView {
+        name: Name,
+        if_not_exists: bool,
+        columns: Vec<String>,
+        query: String,
+        with_data: bool,
+    },
+    Refresh {
+        name: Name,
+        concurrently: bool,
+        with_data: bool,
     },
     CreateEnum {
         name: Name,
@@ -387,6 +409,8 @@ impl Ddl {
             Ddl::CreateDatabase { .. } => "CREATE DATABASE",
             Ddl::CreateSequence { .. } => "CREATE SEQUENCE",
             Ddl::CreateView { .. } => "CREATE VIEW",
+            Ddl::CreateMaterializedView { .. } => "CREATE MATERIALIZED VIEW",
+            Ddl::Refresh { .. } => "REFRESH MATERIALIZED VIEW",
             Ddl::CreateEnum { .. } => "CREATE TYPE",
             Ddl::CreateDomain(_) => "CREATE DOMAIN",
             Ddl::AlterType { domain: false, .. } => "ALTER TYPE",
@@ -395,6 +419,7 @@ impl Ddl {
             Ddl::CreateExtension { .. } => "CREATE EXTENSION",
             Ddl::AlterTable { kind: ObjectKind::Index, .. } => "ALTER INDEX",
             Ddl::AlterTable { kind: ObjectKind::View, .. } => "ALTER VIEW",
+            Ddl::AlterTable { kind: ObjectKind::MaterializedView, .. } => "ALTER MATERIALIZED VIEW",
             Ddl::AlterTable { kind: ObjectKind::Sequence, .. } | Ddl::AlterSequence { .. } => {
                 "ALTER SEQUENCE"
             }
@@ -406,6 +431,7 @@ impl Ddl {
             Ddl::Drop { kind, .. } => match kind {
                 ObjectKind::Table => "DROP TABLE",
                 ObjectKind::View => "DROP VIEW",
+                ObjectKind::MaterializedView => "DROP MATERIALIZED VIEW",
                 ObjectKind::Sequence => "DROP SEQUENCE",
                 ObjectKind::Index => "DROP INDEX",
                 ObjectKind::Schema => "DROP SCHEMA",

@@ -10,7 +10,7 @@
 use super::DdlContext;
 use super::tokens::{Cursor, Name, quote_literal};
 use crate::bind;
-use crate::catalog::descriptor::TableDescriptor;
+use crate::catalog::descriptor::{MaterializedView, TableDescriptor};
 use crate::session::view::SessionView;
 use sql_types::types::TYPE_MARK;
 use sql_types::{Oid, SqlError, SqlResult, Type};
@@ -141,6 +141,22 @@ impl DdlContext<'_> {
                 changed.query = query;
                 self.put_view(changed)?;
                 session = self.working_view()?;
+            }
+        }
+        let tables: Vec<_> =
+            self.catalog.tables.values().filter(|table| table.database == database).cloned().collect();
+        for table in tables {
+            let Some(view) = &table.view else { continue };
+            let eval = session.eval(self.times);
+            let context =
+                bind::BindContext { search_path: &view.search_path, ..session.bind_context(&eval, &[]) };
+            let mended = mend(&view.query, labels, |text| {
+                bind::bind_statement(&crate::parse::parse_one(text)?, &context).map(drop)
+            })?;
+            if let Some(query) = mended {
+                let mut changed = (*table).clone();
+                changed.view = Some(Arc::new(MaterializedView { query, ..(**view).clone() }));
+                self.put_table(changed)?;
             }
         }
         Ok(())

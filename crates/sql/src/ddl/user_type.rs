@@ -53,7 +53,8 @@ impl DdlContext<'_> {
     /// Fails if a type name is taken in a schema, also by the row type of a table or view.
     pub(super) fn check_type_free(&self, schema: Oid, name: &str) -> SqlResult<()> {
         let relation = self.catalog.relation(self.database(), schema, name);
-        let has_row_type = matches!(relation, Some(Relation::Table(_) | Relation::View(_)));
+        let has_row_type =
+            matches!(relation, Some(Relation::Table(_) | Relation::View(_) | Relation::MaterializedView(_)));
         if has_row_type || self.catalog.type_named(self.database(), schema, name).is_some() {
             return Err(exists_already(name));
         }
@@ -328,7 +329,8 @@ impl DdlContext<'_> {
             for column in &table.columns {
                 let is_of = column.ty.ty == ty.ty()
                     || column.ty.ty.element() == Some(ty.ty())
-                    || column.domain == Some(ty.oid);
+                    || column.domain == Some(ty.oid)
+                    || column.generated.as_ref().is_some_and(|text| text.contains(&mark));
                 let name = column.name.clone();
                 if is_of {
                     let what = format!("column {name} of table {}", table.name);

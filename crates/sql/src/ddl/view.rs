@@ -5,7 +5,7 @@ use super::tokens::Name;
 use crate::bind::{self, BindContext, CatalogLookup, RelationRef};
 use crate::catalog::descriptor::ViewDescriptor;
 use crate::catalog::user_type::TypeDescriptor;
-use crate::catalog::{DatabaseCatalog, Relation};
+use crate::catalog::{DatabaseCatalog, Relation, oids};
 use crate::parse::Source;
 use crate::session::view::SessionView;
 use parking_lot::Mutex;
@@ -109,26 +109,22 @@ impl CatalogLookup for Noting<'_> {
     }
 }
 
-/// CREATE [OR REPLACE] VIEW
-pub(super) async fn create(
-    cx: &mut DdlContext<'_>,
-    name: &Name,
-    or_replace: bool,
-    columns: &[String],
+/// A query as a view keeps it.
+pub(super) struct StoredQuery {
+    pub columns: Vec<(String, ColumnType)>,
+    pub text: String,
+    pub search_path: Vec<String>,
+    pub depends_on: Vec<Oid>,
+}
+
+/// Makes of a query one that means the same for everybody, whatever new names there will be. `names` are those given
+/// to its first columns by the statement `tag`.
+pub(super) fn stored_query(
+    cx: &DdlContext<'_>,
     query: &str,
-) -> SqlResult<()> {
-    let schema = cx.schema_for(name)?;
-    let replaced = match cx.catalog.relation(cx.database(), schema, &name.name) {
-        Some(Relation::View(oid)) if or_replace => cx.catalog.views.get(&oid).cloned(),
-        Some(_) if or_replace => {
-            let message = format!("\"{}\" is not a view", name.name);
-            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
-        }
-        _ => {
-            cx.check_free(schema, &name.name)?;
-            None
-        }
-    };
+    names: &[String],
+    tag: &str,
+) -> SqlResult<StoredQuery> {
     let view = cx.working_view()?;
     let eval = view.eval(cx.times);
     let noting =
@@ -142,21 +138,58 @@ pub(super) async fn create(
     let Some(output) = bound.columns.filter(|_| bound.kind == crate::parse::StatementKind::Query) else {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "a view needs a query"));
     };
-    if columns.len() > output.len() {
-        return Err(SqlError::new(
-            SqlState::SYNTAX_ERROR,
-            "CREATE VIEW specifies more column names than columns",
-        ));
+    if names.len() > output.len() {
+        let message = match tag {
+            "CREATE VIEW" => "CREATE VIEW specifies more column names than columns",
+            _ => "too many column names were specified",
+        };
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     }
-    let mut described: Vec<(String, ColumnType)> = Vec::with_capacity(output.len());
+    let mut columns: Vec<(String, ColumnType)> = Vec::with_capacity(output.len());
     for (position, column) in output.iter().enumerate() {
-        let called = columns.get(position).cloned().unwrap_or_else(|| column.name.to_string());
-        if described.iter().any(|(known, _)| *known == called) {
+        let called = names.get(position).cloned().unwrap_or_else(|| column.name.to_string());
+        if columns.iter().any(|(known, _)| *known == called) {
             let message = format!("column \"{called}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let ty = if column.ty.ty == Type::UNKNOWN { ColumnType::plain(Type::TEXT) } else { column.ty };
-        described.push((called, ty));
+        columns.push((called, ty));
+    }
+    let text = cx.stable_types(&noting.spelled_out(&statement.source))?;
+    let search_path = view.path.to_vec();
+    Ok(StoredQuery { columns, text, search_path, depends_on: noting.found.into_inner() })
+}
+
+/// CREATE [OR REPLACE] VIEW
+pub(super) async fn create(
+    cx: &mut DdlContext<'_>,
+    name: &Name,
+    or_replace: bool,
+    columns: &[String],
+    query: &str,
+) -> SqlResult<()> {
+    let mut schema = cx.schema_for(name)?;
+    let replaced = match cx.catalog.relation(cx.database(), schema, &name.name) {
+        Some(Relation::View(oid)) if or_replace => cx.catalog.views.get(&oid).cloned(),
+        Some(_) if or_replace => {
+            let message = format!("\"{}\" is not a view", name.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        _ => {
+            cx.check_free(schema, &name.name)?;
+            None
+        }
+    };
+    let StoredQuery { columns: described, text, search_path, depends_on } =
+        stored_query(cx, query, columns, "CREATE VIEW")?;
+    if schema != oids::PG_TEMP && depends_on.iter().any(|oid| cx.is_temporary(*oid)) {
+        if replaced.is_some() || name.schema.is_some() {
+            let message = "cannot create a view that is not temporary over temporary relations";
+            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        }
+        cx.notice(format!("view \"{}\" will be a temporary view", name.name));
+        schema = oids::PG_TEMP;
+        cx.check_free(schema, &name.name)?;
     }
     let mut descriptor = ViewDescriptor {
         oid: 0,
@@ -165,10 +198,10 @@ pub(super) async fn create(
         name: name.name.clone(),
         owner: cx.user(),
         columns: described,
-        query: cx.stable_types(&noting.spelled_out(&statement.source))?,
+        query: text,
         renamed: !columns.is_empty(),
-        search_path: view.path.to_vec(),
-        depends_on: noting.found.into_inner(),
+        search_path,
+        depends_on,
         comment: None,
     };
     match replaced {

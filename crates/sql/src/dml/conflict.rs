@@ -55,7 +55,8 @@ impl<'p> Conflict<'p> {
                 .iter()
                 .map(|(id, expr)| Ok((position(*id)?, expr)))
                 .collect::<SqlResult<Vec<_>>>()?;
-            let columns: Vec<usize> = values.iter().map(|(position, _)| *position).collect();
+            let mut columns: Vec<usize> = values.iter().map(|(position, _)| *position).collect();
+            codec.add_generated(&mut columns);
             let touched = write::touched_indexes(codec, &columns);
             Ok::<_, SqlError>(Assignments { values, condition: condition.as_ref(), touched })
         };
@@ -151,6 +152,7 @@ impl<'p> Conflict<'p> {
             for (position, expr) in &update.values {
                 new[*position] = eval(expr, &both, &env)?;
             }
+            codec.generate(&mut new)?;
             check::check_row(cx, codec, self.checks, &new, &env)?;
             new
         };

@@ -105,6 +105,7 @@ impl<'p> Insert<'p> {
             if let Some(position) = layout.rowid {
                 row[position] = Datum::Int8(unique_rowid((cx.eval.clock)()));
             }
+            codec.generate(&mut row)?;
             check::check_row(cx, codec, self.checks, &row, &env)?;
             rows.push(row);
         }

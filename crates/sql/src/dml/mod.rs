@@ -31,6 +31,7 @@ pub mod deferred;
 mod delete;
 mod foreign_key;
 mod insert;
+mod merge;
 mod referential;
 mod update;
 mod violation;
@@ -38,6 +39,7 @@ mod write;
 
 pub(crate) use delete::Delete;
 pub(crate) use insert::Insert;
+pub(crate) use merge::Merge;
 pub(crate) use update::Update;
 pub(crate) use violation::described_key;
 pub use violation::{changed_tables, commit_error};
@@ -52,7 +54,7 @@ use sql_types::{Oid, Row, SqlResult};
 fn reads(plan: &Plan, table: Oid) -> bool {
     match &plan.kind {
         PlanKind::Scan { table: scanned, .. } => scanned.oid == table,
-        PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. } => true,
+        kind if kind.changed_table().is_some() => true,
         PlanKind::CteScan { cte } => *cte != crate::exec::COPY_INPUT,
         _ => {
             let mut found = false;

@@ -148,7 +148,9 @@ impl Referential {
         }
         let values = self.replacement(action, after, &columns, &event.table, &referring, &child, cx)?;
         let mut changes = Vec::with_capacity(rows.len());
-        let mut references = ReferencedKeys::new(&child, Some(&referring), cx)?;
+        let mut changed = referring.clone();
+        child.add_generated(&mut changed);
+        let mut references = ReferencedKeys::new(&child, Some(&changed), cx)?;
         let checks = cx.host.checks(child.table())?;
         for old in rows {
             let mut new = old.clone();
@@ -156,14 +158,15 @@ impl Referential {
                 new[*position] = value.clone();
             }
             let env = EvalEnv { eval: cx.eval, params: &[], outer: None };
+            child.generate(&mut new)?;
             check::check_row(cx, &child, &checks, &new, &env)?;
-            if action == 'd' {
+            if action == 'd' || changed.len() > referring.len() {
                 references.add_row(&new, cx)?;
             }
             changes.push(Change::new(&child, old, new)?);
         }
         let start = cx.deferred.mark();
-        write::update_rows(cx, &child, &write::touched_indexes(&child, &referring), &changes).await?;
+        write::update_rows(cx, &child, &write::touched_indexes(&child, &changed), &changes).await?;
         check_statement(cx, child.table(), &start).await?;
         references.check(cx).await?;
         for change in changes {

@@ -33,6 +33,8 @@ pub(crate) struct Update<'p> {
 struct Method<'p> {
     /// Position in the full row, and the value over the input row.
     values: Vec<(usize, &'p Expr)>,
+    /// Positions of the columns that change: those assigned, and those generated from them.
+    columns: Vec<usize>,
     /// Positions of the secondary indexes with an assigned column.
     touched: Vec<usize>,
     /// Whether a column of the primary key or of a unique index is assigned: then rows are written
@@ -67,12 +69,13 @@ impl<'p> Update<'p> {
             .iter()
             .map(|(id, expr)| Ok((position(*id)?, expr)))
             .collect::<SqlResult<Vec<_>>>()?;
-        let columns: Vec<usize> = values.iter().map(|(position, _)| *position).collect();
+        let mut columns: Vec<usize> = values.iter().map(|(position, _)| *position).collect();
+        codec.add_generated(&mut columns);
         let touched = write::touched_indexes(codec, &columns);
         let moves = codec.primary().columns.iter().any(|column| columns.contains(&column.position))
             || touched.iter().any(|position| codec.secondary()[*position].unique);
         let joined = self.input.columns.len() > self.table.columns.len();
-        Ok(Method { values, touched, moves, joined })
+        Ok(Method { values, columns, touched, moves, joined })
     }
 
     /// Whether the scan below can run ahead of the writes: it reads the table once, through an index
@@ -99,6 +102,7 @@ impl<'p> Update<'p> {
             for (position, expr) in &method.values {
                 new[*position] = eval(expr, &row, &env)?;
             }
+            codec.generate(&mut new)?;
             let added = row.split_off(width.min(row.len()));
             let change = Change::new(codec, row, new)?;
             if method.joined && !seen.insert(change.old_key.clone()) {
@@ -116,8 +120,7 @@ impl<'p> Update<'p> {
         let operator = build(self.input, &self.scope)?;
         let mut source =
             if self.streams(&method, &codec) { Source::Streaming(operator) } else { Source::Whole(operator) };
-        let assigned: Vec<usize> = method.values.iter().map(|(position, _)| *position).collect();
-        let mut references = ReferencedKeys::new(&codec, Some(&assigned), cx)?;
+        let mut references = ReferencedKeys::new(&codec, Some(&method.columns), cx)?;
         let mut referential = Referential::new(&codec, cx);
         let start = cx.deferred.mark();
         let mut memory = Reservation::default();

@@ -2,7 +2,7 @@
 
 use crate::catalog::descriptor::{ForeignKeyDescriptor, TableDescriptor};
 use crate::exec::{ExecContext, ExecHost, kv_error};
-use crate::plan::{Plan, PlanKind};
+use crate::plan::Plan;
 use crate::table::{TableCodec, codec};
 use kv_api::{KvError, KvErrorKind};
 use sql_types::context::TextContext;
@@ -171,12 +171,7 @@ pub fn changed_tables(plan: &Plan) -> Vec<Arc<TableDescriptor>> {
 }
 
 fn collect(plan: &Plan, tables: &mut Vec<Arc<TableDescriptor>>) {
-    match &plan.kind {
-        PlanKind::Insert { table, .. } | PlanKind::Update { table, .. } | PlanKind::Delete { table, .. } => {
-            tables.push(table.clone());
-        }
-        _ => {}
-    }
+    tables.extend(plan.kind.changed_table().cloned());
     plan.for_each_child(&mut |child, _| collect(child, tables));
 }
 

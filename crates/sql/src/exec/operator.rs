@@ -101,6 +101,7 @@ pub(crate) fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Bo
         PlanKind::Insert { .. } => Box::new(dml::Insert::new(plan, scope)?),
         PlanKind::Update { .. } => Box::new(dml::Update::new(plan, scope)?),
         PlanKind::Delete { .. } => Box::new(dml::Delete::new(plan, scope)?),
+        PlanKind::Merge { .. } => Box::new(dml::Merge::new(plan, scope)?),
     })
 }
 

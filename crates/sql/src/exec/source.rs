@@ -208,7 +208,7 @@ impl<'p> With<'p> {
 
 fn is_modifying(plan: &Plan) -> bool {
     match &plan.kind {
-        PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. } => true,
+        kind if kind.changed_table().is_some() => true,
         PlanKind::With { ctes, body } => {
             is_modifying(body) || ctes.iter().any(|(_, plan)| is_modifying(plan))
         }

@@ -3,7 +3,7 @@
 use super::ExecContext;
 use super::operator::{BATCH_ROWS, BoxOperator, build};
 use super::scope::{Scope, SharedRows};
-use crate::plan::{Plan, PlanColumn, PlanKind};
+use crate::plan::{Plan, PlanColumn};
 use parking_lot::Mutex;
 use sql_types::{Row, SqlResult};
 use std::sync::Arc;
@@ -107,6 +107,6 @@ impl RowStream {
 
     /// Whether the statement changes rows at its top.
     pub fn is_change(&self) -> bool {
-        matches!(self.plan.kind, PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. })
+        self.plan.kind.changed_table().is_some()
     }
 }

@@ -266,6 +266,7 @@ fn title(plan: &Plan, outer: &[Vec<PlanColumn>], details: &mut Details) -> (&'st
             return ("ModifyTable", format!("Insert on {}", table.name));
         }
         PlanKind::Update { table, .. } => return ("ModifyTable", format!("Update on {}", table.name)),
+        PlanKind::Merge { table, .. } => return ("ModifyTable", format!("Merge on {}", table.name)),
         PlanKind::Delete { table, .. } => return ("ModifyTable", format!("Delete on {}", table.name)),
     };
     (kind, kind.to_string())

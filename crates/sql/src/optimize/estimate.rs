@@ -182,6 +182,7 @@ impl Estimator {
             },
             PlanKind::Insert { input, .. }
             | PlanKind::Update { input, .. }
+            | PlanKind::Merge { input, .. }
             | PlanKind::Delete { input, .. } => above(input, input.rows, input.rows * cost::CHANGE),
         }
     }

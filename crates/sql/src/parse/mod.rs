@@ -23,7 +23,9 @@ mod classify;
 mod error;
 mod limits;
 mod rewrite;
-pub(crate) use rewrite::{INFERENCE, INFERENCE_PART, INFERENCE_WHERE, ROWS_FROM, SYMMETRIC, VARIADIC};
+pub(crate) use rewrite::{
+    INFERENCE, INFERENCE_PART, INFERENCE_WHERE, MERGE_DEFAULTS, MERGE_NOTHING, ROWS_FROM, SYMMETRIC, VARIADIC,
+};
 mod source;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,11 @@ pub(crate) const VARIADIC: &str = "variadic argument";
 /// The table function that `ROWS FROM (…)` becomes.
 pub(crate) const ROWS_FROM: &str = "rows from";
 
+/// The column that `DO NOTHING` in MERGE assigns or inserts.
+pub(crate) const MERGE_NOTHING: &str = "merge nothing";
+/// The column that `INSERT DEFAULT VALUES` in MERGE inserts.
+pub(crate) const MERGE_DEFAULTS: &str = "merge defaults";
+
 /// Begins the name of the constraint that an inference of ON CONFLICT with expressions or a predicate becomes; its
 /// parts follow, each after [`INFERENCE_PART`], and the predicate after [`INFERENCE_WHERE`].
 pub(crate) const INFERENCE: &str = "index inference";
@@ -81,6 +86,18 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
             inference(tokens, index + 1);
             1
         }
+        Keyword::THEN
+            if word_at(tokens, index + 1, "do")
+                && word_at(tokens, index + 2, "nothing")
+                && merges(tokens) =>
+        {
+            merge_nothing(tokens, index);
+            1
+        }
+        Keyword::INSERT if word_at(tokens, index + 1, "default") && word_at(tokens, index + 2, "values") => {
+            replace(tokens, index + 1..index + 3, &placeholder(MERGE_DEFAULTS));
+            1
+        }
         Keyword::BETWEEN if word_at(tokens, index + 1, "symmetric") => {
             symmetric(tokens, index + 1);
             1
@@ -106,6 +123,39 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
         }
         _ => 1,
     }
+}
+
+/// Whether a statement is MERGE, perhaps behind WITH.
+fn merges(tokens: &[TokenWithSpan]) -> bool {
+    tokens.first().is_some_and(|token| is_word(&token.token, "merge") || is_word(&token.token, "with"))
+}
+
+/// `THEN DO NOTHING` becomes an update or insert of a column that no table has.
+fn merge_nothing(tokens: &mut Vec<TokenWithSpan>, index: usize) {
+    let when = tokens[..index].iter().rposition(|token| is_word(&token.token, "when")).unwrap_or(index);
+    let keyword = Token::make_keyword;
+    let action = if word_at(tokens, when + 1, "not") {
+        let mut action = vec![keyword("INSERT")];
+        action.extend(placeholder(MERGE_NOTHING));
+        action
+    } else {
+        let one = Token::Number("1".into(), false);
+        vec![keyword("UPDATE"), keyword("SET"), quoted(MERGE_NOTHING), Token::Eq, one]
+    };
+    replace(tokens, index + 1..index + 3, &action);
+}
+
+/// `("name") VALUES (1)`
+fn placeholder(name: &str) -> Vec<Token> {
+    let one = Token::Number("1".into(), false);
+    let values = Token::make_keyword("VALUES");
+    vec![Token::LParen, quoted(name), Token::RParen, values, Token::LParen, one, Token::RParen]
+}
+
+fn replace(tokens: &mut Vec<TokenWithSpan>, range: std::ops::Range<usize>, with: &[Token]) {
+    let Some(span) = tokens.get(range.start).map(|token| token.span) else { return };
+    let with = with.iter().map(|token| TokenWithSpan { token: token.clone(), span });
+    tokens.splice(range, with.collect::<Vec<_>>());
 }
 
 /// A token as SQL text.

@@ -429,6 +429,18 @@ pub enum PlanKind {
         /// RETURNING, over the full new row followed by what FROM adds.
         returning: Option<Vec<Expr>>,
     },
+    /// Does for each row of the input what the first of the clauses says that applies. The input yields the full old row
+    /// of the target, which is all NULL where the source's row matches none, and then the columns of the source.
+    Merge {
+        /// The target.
+        table: Arc<TableDescriptor>,
+        /// The target joined with the source; the scan of the target takes exclusive locks.
+        input: Box<Plan>,
+        /// The clauses.
+        clauses: Vec<MergeClause>,
+        /// What new rows must satisfy.
+        checks: Checks,
+    },
     /// Deletes rows. The input is as for `Update`.
     Delete {
         /// The table.
@@ -437,6 +449,48 @@ pub enum PlanKind {
         input: Box<Plan>,
         /// RETURNING, over the full old row followed by what USING adds.
         returning: Option<Vec<Expr>>,
+    },
+}
+
+impl PlanKind {
+    /// The table that the operator itself changes.
+    pub fn changed_table(&self) -> Option<&Arc<TableDescriptor>> {
+        match self {
+            PlanKind::Insert { table, .. }
+            | PlanKind::Update { table, .. }
+            | PlanKind::Delete { table, .. }
+            | PlanKind::Merge { table, .. } => Some(table),
+            _ => None,
+        }
+    }
+}
+
+/// A WHEN clause of MERGE. Expressions are over the input row.
+#[derive(Clone, Debug)]
+pub struct MergeClause {
+    /// Whether it is for rows of the source that match a row of the target.
+    pub matched: bool,
+    /// AND: when it applies.
+    pub condition: Option<Expr>,
+    /// THEN
+    pub action: MergeAction,
+}
+
+/// What a WHEN clause of MERGE does.
+#[derive(Clone, Debug)]
+pub enum MergeAction {
+    /// DO NOTHING
+    Nothing,
+    /// DELETE
+    Delete,
+    /// UPDATE: new values.
+    Update(Vec<(ColumnId, Expr)>),
+    /// INSERT
+    Insert {
+        /// Columns given.
+        targets: Vec<ColumnId>,
+        /// Gives their values as one row; sees the input row as [`Expr::Outer`] of depth 0.
+        row: Arc<Plan>,
     },
 }
 

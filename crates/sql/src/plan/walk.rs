@@ -2,8 +2,8 @@
 
 use super::expr::{FrameBound, SubscriptRange, WindowFrame, WindowKind};
 use super::{
-    AggregateCall, Expr, IndexAccess, JoinMethod, OnConflict, Plan, PlanKind, ProjectSetItem, SortKey,
-    SubPlan, WindowCall,
+    AggregateCall, Expr, IndexAccess, JoinMethod, MergeAction, OnConflict, Plan, PlanKind, ProjectSetItem,
+    SortKey, SubPlan, WindowCall,
 };
 use sql_types::functions::Volatility;
 use sql_types::{Datum, Type};
@@ -400,6 +400,14 @@ impl Plan {
             | PlanKind::Insert { input, .. }
             | PlanKind::Update { input, .. }
             | PlanKind::Delete { input, .. } => f(input, false),
+            PlanKind::Merge { input, clauses, .. } => {
+                f(input, false);
+                for clause in clauses {
+                    if let MergeAction::Insert { row, .. } = &clause.action {
+                        f(row, true);
+                    }
+                }
+            }
             PlanKind::Apply { input, subplans } => {
                 f(input, false);
                 for (subplan, _) in subplans {
@@ -447,6 +455,14 @@ impl Plan {
             | PlanKind::Insert { input, .. }
             | PlanKind::Update { input, .. }
             | PlanKind::Delete { input, .. } => f(input, false),
+            PlanKind::Merge { input, clauses, .. } => {
+                f(input, false);
+                for clause in clauses {
+                    if let MergeAction::Insert { row, .. } = &mut clause.action {
+                        f(Arc::make_mut(row), true);
+                    }
+                }
+            }
             PlanKind::Apply { input, subplans } => {
                 f(input, false);
                 for (subplan, _) in subplans {
@@ -545,6 +561,14 @@ impl Plan {
                 returning.iter_mut().flatten().for_each(f);
             }
             PlanKind::Delete { returning, .. } => returning.iter_mut().flatten().for_each(f),
+            PlanKind::Merge { clauses, .. } => {
+                for clause in clauses {
+                    clause.condition.iter_mut().for_each(&mut *f);
+                    if let MergeAction::Update(assignments) = &mut clause.action {
+                        assignments.iter_mut().for_each(|(_, expr)| f(expr));
+                    }
+                }
+            }
         }
     }
 
@@ -594,8 +618,7 @@ impl Plan {
 
     /// Whether running the plan twice may give different rows, or has effects.
     pub fn is_volatile(&mut self) -> bool {
-        let mut volatile =
-            matches!(self.kind, PlanKind::Insert { .. } | PlanKind::Update { .. } | PlanKind::Delete { .. });
+        let mut volatile = self.kind.changed_table().is_some();
         if let PlanKind::Apply { subplans, .. } = &self.kind {
             volatile |= subplans.iter().any(|(subplan, _)| subplan.plan().is_none());
         }

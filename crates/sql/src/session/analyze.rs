@@ -9,6 +9,7 @@ use super::api::Notice;
 use super::host::guarded;
 use super::locks::{LockKey, mode};
 use super::run::read_only;
+use super::temporary::is_temporary;
 use super::view::now_micros;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
@@ -91,7 +92,9 @@ impl Session {
         for target in targets {
             let Name { schema, name, .. } = &target.table;
             match view.catalog.find(schema.as_deref(), name, &view.path) {
-                Some(Relation::Table(oid)) => found.push((oid, target.columns.clone())),
+                Some(Relation::Table(oid) | Relation::MaterializedView(oid)) => {
+                    found.push((oid, target.columns.clone()))
+                }
                 Some(_) => self.skipped(name, "cannot analyze non-tables or special system tables"),
                 None => {
                     let schema = schema.as_deref().unwrap_or("pg_catalog");
@@ -153,6 +156,13 @@ impl Session {
         statistics.version = table.statistics.version().max(statistics.version) + 1;
         statistics.analyzed = Some(now_micros());
         statistics.analyze_count += 1;
+        if is_temporary(table) {
+            // Nobody else has plans over it, and no record of it is kept.
+            table.statistics.set(Arc::new(statistics));
+            table.statistics.forget_changes(changes);
+            open.used = true;
+            return Ok(());
+        }
         let key = record_key(Section::Statistics, &[u64::from(oid)]);
         open.txn.put(&key, record::encode(&statistics)?).map_err(kv_error)?;
         open.statistics.push(Made { table: oid, statistics: Arc::new(statistics), changes });

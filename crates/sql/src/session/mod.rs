@@ -46,6 +46,7 @@ mod run;
 mod schema;
 pub(crate) mod sequences;
 pub(crate) mod settings;
+mod temporary;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transaction;
@@ -62,6 +63,7 @@ pub use portal::Portal;
 pub use prepared::Prepared;
 pub use view::TextSettings;
 
+use crate::catalog::temporary::Temporary;
 use crate::engine::Engine;
 use crate::plan::PlanColumn;
 use activity::Activity;
@@ -89,6 +91,8 @@ pub struct Session {
     named: HashMap<String, Arc<Prepared>>,
     cursors: HashMap<String, Cursor>,
     next_cursor: u64,
+    /// Temporary tables, views and sequences, as of the last commit.
+    temporary: Option<Arc<Temporary>>,
     /// Rows of the running statement have left the session: it cannot be run again.
     sent: bool,
 }
@@ -159,6 +163,7 @@ impl Session {
             named: HashMap::new(),
             cursors: HashMap::new(),
             next_cursor: 1,
+            temporary: None,
             sent: false,
         })
     }
@@ -173,8 +178,13 @@ impl Session {
             None => self.shared.engine.catalog().await?,
         };
         let generation = self.shared.settings.lock().generation;
-        if snapshot.id() != self.view.snapshot().id() || generation != self.view.generation {
-            self.view = Arc::new(SessionView::new(self.shared.clone(), snapshot)?);
+        let temporary = self.temporary().filter(|_| !self.is_past());
+        if snapshot.id() != self.view.base.id()
+            || generation != self.view.generation
+            || temporary.map(Arc::as_ptr) != self.view.temporary.as_ref().map(Arc::as_ptr)
+        {
+            let temporary = temporary.cloned();
+            self.view = Arc::new(SessionView::with_temporary(self.shared.clone(), snapshot, temporary)?);
             let name = self.shared.settings.lock().get("application_name").unwrap_or_default();
             *self.shared.activity.application.lock() = name.into();
         }
@@ -394,6 +404,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.abort();
+        self.end_temporary();
         self.shared.release_session_locks();
         self.shared.engine.notify.unlisten(self.shared.session, None);
         self.shared.engine.sessions.remove(self.shared.session);

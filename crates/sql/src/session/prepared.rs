@@ -13,7 +13,7 @@ use crate::parse::{Statement, StatementKind};
 use crate::plan::{Plan, PlanColumn, PlanKind};
 use crate::statistics::StatisticsCell;
 use parking_lot::Mutex;
-use sql_types::{Oid, SqlResult, Type};
+use sql_types::{Oid, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
 
 /// A plan with what its execution needs. Immutable, shared by the sessions of the node.
@@ -31,6 +31,8 @@ pub(crate) struct CachedPlan {
     pub needed: Vec<Needed>,
     /// Tables it changes.
     pub changed: Vec<Arc<TableDescriptor>>,
+    /// A materialized view it reads that has not been computed.
+    pub unpopulated: Option<Box<str>>,
     /// Whether it takes row locks.
     pub locking: bool,
     /// The statistics it was made with, and their versions.
@@ -50,6 +52,14 @@ impl CachedPlan {
             && self.is_recent()
             && (Arc::ptr_eq(&self.path, &view.path) || self.path == view.path)
             && (Arc::ptr_eq(&self.literals, &view.derived.literals) || self.literals == view.derived.literals)
+    }
+
+    /// Fails if it reads a materialized view that has not been computed.
+    pub(crate) fn check_populated(&self) -> SqlResult<()> {
+        let Some(name) = &self.unpopulated else { return Ok(()) };
+        let message = format!("materialized view \"{name}\" has not been populated");
+        Err(SqlError::new(SqlState::OBJECT_STATE, message)
+            .with_hint("Use the REFRESH MATERIALIZED VIEW command."))
     }
 
     /// Whether it can run with nothing of it being undone: it changes and locks nothing.
@@ -106,8 +116,7 @@ pub(crate) fn plan(
 ) -> SqlResult<Arc<CachedPlan>> {
     let engine = &view.shared.engine;
     // What a transaction's own schema changes show is nobody else's business.
-    let shared =
-        cached && engine.cached_catalog().is_some_and(|catalog| catalog.id() == view.snapshot().id());
+    let shared = cached && engine.cached_catalog().is_some_and(|catalog| catalog.id() == view.base.id());
     let key = shared.then(|| PlanKey {
         text: statement.text.clone(),
         params: params.iter().map(|ty| ty.0).collect(),
@@ -144,6 +153,7 @@ pub(crate) fn finish(view: &SessionView, bound: bind::Bound, text_len: usize) ->
     collect_locks(&plan, view.snapshot(), &mut locks, &mut locking);
     CachedPlan {
         needed: privileges::needed(&plan),
+        unpopulated: unpopulated(&plan),
         changed: crate::dml::changed_tables(&plan),
         plan: Arc::new(plan),
         param_types: bound.param_types,
@@ -165,6 +175,18 @@ fn add(locks: &mut Vec<(Oid, u8)>, table: Oid, mode: u8) {
     }
 }
 
+/// A materialized view among what a plan reads that has not been computed.
+fn unpopulated(plan: &Plan) -> Option<Box<str>> {
+    if let PlanKind::Scan { table, .. } = &plan.kind
+        && table.view.as_ref().is_some_and(|view| !view.populated)
+    {
+        return Some(table.name.as_str().into());
+    }
+    let mut found = None;
+    plan.for_each_child(&mut |child, _| found = found.take().or_else(|| unpopulated(child)));
+    found
+}
+
 fn collect_locks(plan: &Plan, catalog: &CatalogSnapshot, locks: &mut Vec<(Oid, u8)>, locking: &mut bool) {
     match &plan.kind {
         PlanKind::Scan { table, lock, .. } => {
@@ -172,7 +194,7 @@ fn collect_locks(plan: &Plan, catalog: &CatalogSnapshot, locks: &mut Vec<(Oid, u
             add(locks, table.oid, if lock.is_some() { mode::ROW_SHARE } else { mode::ACCESS_SHARE });
         }
         PlanKind::Insert { table, .. } => change(table, false, catalog, locks),
-        PlanKind::Update { table, .. } | PlanKind::Delete { table, .. } => {
+        PlanKind::Update { table, .. } | PlanKind::Delete { table, .. } | PlanKind::Merge { table, .. } => {
             change(table, true, catalog, locks)
         }
         _ => {}

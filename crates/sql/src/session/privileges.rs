@@ -7,7 +7,7 @@
 //! are not told apart; row security does not exist.
 
 use crate::catalog::CatalogSnapshot;
-use crate::plan::{Plan, PlanKind};
+use crate::plan::{MergeAction, Plan, PlanKind};
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 
 /// `42501` for an object.
@@ -47,6 +47,16 @@ fn collect(plan: &Plan, found: &mut Vec<Needed>) {
             add(table.oid, 'a');
             if on_conflict.as_ref().is_some_and(|action| action.update.is_some()) {
                 add(table.oid, 'w');
+            }
+        }
+        PlanKind::Merge { table, clauses, .. } => {
+            for clause in clauses {
+                match clause.action {
+                    MergeAction::Nothing => {}
+                    MergeAction::Delete => add(table.oid, 'd'),
+                    MergeAction::Update(_) => add(table.oid, 'w'),
+                    MergeAction::Insert { .. } => add(table.oid, 'a'),
+                }
             }
         }
         PlanKind::Update { table, .. } => add(table.oid, 'w'),

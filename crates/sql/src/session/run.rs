@@ -8,6 +8,7 @@ use super::locks::LockKey;
 use super::portal::{Portal, Progress};
 use super::prepared::{self, CachedPlan};
 use super::privileges;
+use super::temporary::is_temporary;
 use super::transaction::Open;
 use super::view::{SessionView, Times, now_micros};
 use crate::dml;
@@ -237,7 +238,7 @@ impl Session {
     /// Moves the transaction's snapshot to the present if the catalog has changed since it began: data
     /// that a schema change wrote (an index) would be missing otherwise.
     pub(super) async fn follow_catalog(&mut self) -> SqlResult<()> {
-        let current = self.view.snapshot().id();
+        let current = self.view.base.id();
         let Some(open) = &mut self.transaction else { return Ok(()) };
         if open.overlay.is_none() && open.past.is_none() && open.catalog != current {
             if open.catalog != 0 && !open.txn.is_pristine() {
@@ -253,9 +254,11 @@ impl Session {
         if !self.view.is_superuser() {
             privileges::check(self.view.snapshot(), self.view.user, &plan.needed)?;
         }
-        if self.transaction.as_ref().is_some_and(|open| open.read_only) && !plan.changed.is_empty() {
+        let changes = plan.changed.iter().any(|table| !is_temporary(table));
+        if changes && self.transaction.as_ref().is_some_and(|open| open.read_only) {
             return Err(read_only(kind_word(plan.kind)));
         }
+        plan.check_populated()?;
         if self.is_past() {
             Box::pin(self.check_kept(plan)).await?;
         }
@@ -328,6 +331,9 @@ impl Session {
             return Ok(());
         }
         self.check_deferred(None, true).await?;
+        if self.temporary().is_some() {
+            Box::pin(self.act_on_commit()).await?;
+        }
         let Some(open) = self.transaction.take() else { return Ok(()) };
         let result = open.txn.commit().await.map(|_| ()).map_err(|error| {
             let ambiguous = error.kind() == KvErrorKind::Ambiguous;
@@ -452,6 +458,7 @@ fn tag_of(kind: StatementKind, stream: &RowStream, given: u64) -> String {
         StatementKind::Insert => format!("INSERT 0 {}", stream.affected().unwrap_or(given)),
         StatementKind::Update => format!("UPDATE {}", stream.affected().unwrap_or(given)),
         StatementKind::Delete => format!("DELETE {}", stream.affected().unwrap_or(given)),
+        StatementKind::Merge => format!("MERGE {}", stream.affected().unwrap_or(given)),
         _ => format!("SELECT {given}"),
     }
 }
@@ -462,6 +469,7 @@ fn done_tag(command: &Command, portal: &Portal) -> String {
             StatementKind::Insert => "INSERT 0 0".into(),
             StatementKind::Update => "UPDATE 0".into(),
             StatementKind::Delete => "DELETE 0".into(),
+            StatementKind::Merge => "MERGE 0".into(),
             _ => "SELECT 0".into(),
         },
         _ => "SELECT 0".into(),
@@ -473,6 +481,7 @@ fn kind_word(kind: StatementKind) -> &'static str {
         StatementKind::Insert => "INSERT",
         StatementKind::Update => "UPDATE",
         StatementKind::Delete => "DELETE",
+        StatementKind::Merge => "MERGE",
         StatementKind::Copy => "COPY FROM",
         _ => "this statement",
     }

@@ -50,10 +50,16 @@ impl Session {
         if let Some(tag) = ddl.without_effect() {
             return Ok(tag.to_string());
         }
-        self.shared.lock(LockKey::Catalog, mode::ACCESS_EXCLUSIVE).await?;
         self.refresh_view().await?;
+        let apart = ddl::only_temporary(ddl, &self.view);
+        if !apart {
+            self.shared.lock(LockKey::Catalog, mode::ACCESS_EXCLUSIVE).await?;
+            self.refresh_view().await?;
+        }
         self.follow_catalog().await?;
-        self.lock_version().await?;
+        if !apart {
+            self.lock_version().await?;
+        }
         let view = self.view.clone();
         let Some(open) = self.transaction.as_deref_mut() else {
             return Err(SqlError::internal("no transaction"));
@@ -61,6 +67,10 @@ impl Session {
         open.txn.begin_statement();
         let mut catalog = (**view.snapshot()).clone();
         catalog.version = catalog.version.max(1);
+        if ddl::makes_temporary(ddl) {
+            catalog.begin_temporary(self.shared.database, self.shared.session);
+            catalog.finish();
+        }
         let mut context = DdlContext {
             times: Times { transaction: open.started, statement: now_micros() },
             view,
@@ -71,8 +81,13 @@ impl Session {
         };
         let tag = ddl::run(ddl, &mut context).await?;
         let DdlContext { mut catalog, open, .. } = context;
-        catalog.finish();
-        open.overlay = Some(Arc::new(catalog));
+        if let Some(temporary) = catalog.take_temporary(self.shared.database) {
+            open.temporary = Some(Arc::new(temporary));
+        }
+        if !apart {
+            catalog.finish();
+            open.overlay = Some(Arc::new(catalog));
+        }
         open.used = true;
         Ok(tag)
     }
@@ -89,12 +104,12 @@ impl Session {
             };
             let stored = open.txn.get(&key, LockStrength::Exclusive).await.map_err(kv_error)?;
             let stored = store::decode_version(stored.as_deref())?;
-            if stored == self.view.snapshot().version() || open.overlay.is_some() {
+            if stored == self.view.base.version() || open.overlay.is_some() {
                 let next = Bytes::copy_from_slice(&(stored + 1).to_be_bytes());
                 open.txn.put(&key, next).map_err(kv_error)?;
                 open.schema.locked = true;
                 // What is built on this snapshot is the next version.
-                let mut catalog = (**self.view.snapshot()).clone();
+                let mut catalog = (*self.view.base).clone();
                 catalog.version = stored + 1;
                 catalog.finish();
                 open.overlay = Some(Arc::new(catalog));
@@ -104,9 +119,9 @@ impl Session {
             self.shared.engine.forget_catalog();
             self.shared.engine.plans.clear();
             self.shared.engine.catalog().await?;
-            let before = self.view.snapshot().version();
+            let before = self.view.base.version();
             self.refresh_view().await?;
-            if self.view.snapshot().version() == before {
+            if self.view.base.version() == before {
                 return Err(kv_error(kv_api::KvError::new(
                     kv_api::KvErrorKind::Retry,
                     "the catalog changed while the statement began",

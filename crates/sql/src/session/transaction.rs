@@ -15,6 +15,7 @@ use super::api::{Notice, Notification};
 use super::as_of::Past;
 use super::command::{IsolationLevel, Modes};
 use super::view::{Times, now_micros};
+use crate::catalog::temporary::Temporary;
 use crate::catalog::{CatalogSnapshot, Garbage};
 use crate::dml::deferred::{Deferred, DeferredMark};
 use crate::exec::kv_error;
@@ -31,6 +32,7 @@ pub(crate) struct SavepointEntry {
     pub name: String,
     pub kv: Savepoint,
     pub overlay: Option<Arc<CatalogSnapshot>>,
+    pub temporary: Option<Arc<Temporary>>,
     pub settings: usize,
     pub notifications: usize,
     pub cursors: u64,
@@ -67,6 +69,8 @@ pub(crate) struct Open {
     /// The catalog its reads so far go with.
     pub catalog: u64,
     pub overlay: Option<Arc<CatalogSnapshot>>,
+    /// The session's temporary objects, if the transaction has changed them.
+    pub temporary: Option<Arc<Temporary>>,
     pub schema: SchemaChange,
     pub savepoints: Vec<SavepointEntry>,
     /// Constraints still to be checked.
@@ -114,6 +118,7 @@ impl Session {
             started: now_micros(),
             catalog: 0,
             overlay: None,
+            temporary: None,
             schema: SchemaChange::default(),
             savepoints: Vec::new(),
             deferred: Deferred::default(),
@@ -131,6 +136,7 @@ impl Session {
         if let Some(open) = &mut self.transaction {
             open.txn = txn;
             open.overlay = None;
+            open.temporary = None;
             open.catalog = 0;
             open.deferred.forget();
             open.statistics.clear();
@@ -240,6 +246,10 @@ impl Session {
             self.abort();
             return Err(error);
         }
+        if let Err(error) = self.act_on_commit().await {
+            self.abort();
+            return Err(error);
+        }
         let Some(open) = self.transaction.take() else {
             self.end_settings(true);
             return Ok(());
@@ -281,8 +291,11 @@ impl Session {
             Ok(()) => {
                 if let Some(overlay) = open.overlay {
                     engine.publish(overlay);
-                    engine.clear_storage(open.schema.clear_on_commit);
                 }
+                if open.temporary.is_some() {
+                    self.temporary = open.temporary.filter(|temporary| !temporary.is_empty());
+                }
+                engine.clear_storage(open.schema.clear_on_commit);
                 engine.clear_storage(open.schema.clear_at_end);
                 for made in open.statistics {
                     engine.publish_statistics(made.table, made.statistics, made.changes);
@@ -344,7 +357,7 @@ impl Session {
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "too many savepoints in one transaction"));
         }
         let kv = open.txn.savepoint();
-        let (name, overlay) = (name.to_string(), open.overlay.clone());
+        let (name, overlay, temporary) = (name.to_string(), open.overlay.clone(), open.temporary.clone());
         let to_clear = (open.schema.clear_on_commit.len(), open.schema.clear_on_abort.len());
         let (deferred, statistics) = (open.deferred.mark(), open.statistics.len());
         open.savepoints.push(SavepointEntry {
@@ -353,6 +366,7 @@ impl Session {
             name,
             kv,
             overlay,
+            temporary,
             settings,
             notifications,
             cursors,
@@ -395,6 +409,7 @@ impl Session {
         open.deferred.rollback_to(&savepoint.deferred);
         open.statistics.truncate(savepoint.statistics);
         open.overlay = savepoint.overlay.clone();
+        open.temporary = savepoint.temporary.clone();
         open.failed = false;
         open.schema.clear_on_commit.truncate(savepoint.to_clear.0);
         let made_since =

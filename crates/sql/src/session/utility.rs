@@ -460,6 +460,7 @@ impl Session {
                 self.shared.engine.notify.unlisten(self.shared.session, None);
                 self.shared.release_session_locks();
                 self.shared.sequences.lock().clear();
+                self.discard_temporary();
                 Ok("DISCARD ALL")
             }
             Discard::Plans => Ok("DISCARD PLANS"),
@@ -467,7 +468,10 @@ impl Session {
                 self.shared.sequences.lock().clear();
                 Ok("DISCARD SEQUENCES")
             }
-            Discard::Temporary => Ok("DISCARD TEMP"),
+            Discard::Temporary => {
+                self.discard_temporary();
+                Ok("DISCARD TEMP")
+            }
         }
     }
 

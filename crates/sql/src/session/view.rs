@@ -7,6 +7,7 @@ use super::notify::Inbox;
 use super::sequences::SequenceState;
 use super::settings::{Derived, Settings};
 use crate::bind::BindContext;
+use crate::catalog::temporary::Temporary;
 use crate::catalog::{CatalogSnapshot, DatabaseCatalog};
 use crate::engine::Engine;
 use parking_lot::Mutex;
@@ -117,6 +118,10 @@ fn note(held: &mut Held, key: LockKey, mode: u8) {
 pub(crate) struct SessionView {
     pub shared: Arc<Shared>,
     pub catalog: DatabaseCatalog,
+    /// The catalog without the session's temporary objects.
+    pub base: Arc<CatalogSnapshot>,
+    /// The temporary objects in the catalog.
+    pub temporary: Option<Arc<Temporary>>,
     pub derived: Arc<Derived>,
     /// The schemas searched, those that exist.
     pub path: Arc<[String]>,
@@ -140,6 +145,18 @@ pub(crate) fn now_micros() -> i64 {
 }
 
 impl SessionView {
+    /// A view of a snapshot and the session's temporary objects.
+    pub(crate) fn with_temporary(
+        shared: Arc<Shared>,
+        base: Arc<CatalogSnapshot>,
+        temporary: Option<Arc<Temporary>>,
+    ) -> SqlResult<Self> {
+        let Some(temporary) = temporary else { return SessionView::new(shared, base) };
+        let whole = base.with_temporary(&temporary, shared.database, shared.session);
+        let view = SessionView::new(shared, Arc::new(whole))?;
+        Ok(SessionView { base, temporary: Some(temporary), ..view })
+    }
+
     /// A view of a snapshot.
     pub(crate) fn new(shared: Arc<Shared>, snapshot: Arc<CatalogSnapshot>) -> SqlResult<Self> {
         let (derived, generation, role, login) = {
@@ -167,6 +184,8 @@ impl SessionView {
                 database: shared.database,
                 name: shared.database_name.clone(),
             },
+            base: snapshot.clone(),
+            temporary: None,
             derived,
             path: path.into(),
             user: user.oid,

@@ -52,12 +52,22 @@ fn timing_text(timing: Timing) -> &'static str {
 impl SessionView {
     /// The query of a view, as `pg_get_viewdef` shows it.
     pub(crate) fn view_definition(&self, view: &ViewDescriptor) -> String {
-        let query = self.named_types(&view.query);
-        if !view.renamed {
-            return format!(" {query};");
-        }
-        let columns: Vec<String> = view.columns.iter().map(|(column, _)| quote_ident(column)).collect();
-        format!(" SELECT * FROM ({query}) AS {}({});", quote_ident(&view.name), columns.join(", "))
+        let columns = view.columns.iter().map(|(column, _)| column.as_str());
+        self.query_definition(&view.name, &view.query, view.renamed.then(|| columns.collect()))
+    }
+
+    /// The same of a materialized view; `None` if the table is none.
+    pub(crate) fn materialized_definition(&self, table: &TableDescriptor) -> Option<String> {
+        let view = table.view.as_ref()?;
+        let shown = table.columns.iter().filter(|column| !column.hidden).map(|column| column.name.as_str());
+        Some(self.query_definition(&table.name, &view.query, view.renamed.then(|| shown.collect())))
+    }
+
+    fn query_definition(&self, name: &str, query: &str, renamed: Option<Vec<&str>>) -> String {
+        let query = self.named_types(query);
+        let Some(columns) = renamed else { return format!(" {query};") };
+        let columns: Vec<String> = columns.into_iter().map(quote_ident).collect();
+        format!(" SELECT * FROM ({query}) AS {}({});", quote_ident(name), columns.join(", "))
     }
 
     /// A user's type or array of it as `format_type` shows it: with its schema where the search path needs it.

@@ -3,6 +3,7 @@
 use super::pg_schema::keyword_rows;
 use super::{builtin, registry, tables};
 use crate::bind::CatalogLookup;
+use crate::catalog::temporary::PG_TEMP;
 use crate::catalog::{Relation, oids};
 use crate::ddl::tokens::{Cursor, Name, quote_ident};
 use crate::session::view::SessionView;
@@ -210,7 +211,9 @@ impl SessionView {
                     Some(Datum::Text(name)) => self.find_relation(&parse_name(name)?).unwrap_or(0),
                     _ => first,
                 };
-                optional(snapshot.views.get(&oid).map(|view| self.view_definition(view)))
+                let materialized = || self.materialized_definition(snapshot.table(oid)?);
+                let view = snapshot.views.get(&oid).map(|view| self.view_definition(view));
+                optional(view.or_else(materialized))
             }
             "pg_get_expr" => args.first().cloned().unwrap_or(Datum::Null),
             "pg_get_userbyid" => Datum::text(snapshot.role_name(first)),
@@ -460,7 +463,10 @@ impl SessionView {
                 }
                 None => Datum::Null,
             },
-            "pg_my_temp_schema" => Datum::Oid(0),
+            "pg_my_temp_schema" => {
+                let own = self.snapshot().schema(self.shared.database, PG_TEMP);
+                Datum::Oid(own.map_or(0, |schema| schema.oid))
+            }
             "pg_safe_snapshot_blocking_pids" => Datum::array(Type::INT4, Vec::new()),
             "pg_stat_get_db_numbackends" => {
                 Datum::Int4(self.shared.engine.sessions.count_database(oid_arg(args, 0)) as i32)

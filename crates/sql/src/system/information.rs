@@ -4,6 +4,8 @@ use super::columns::type_columns;
 use super::row::{SystemContext, int, optional, text};
 use super::{registry, tables, user_types};
 use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor, Timing};
+use crate::catalog::oids;
+use crate::table::generated_text;
 use sql_types::{Datum, Oid, Row};
 
 /// The rows of a table.
@@ -41,7 +43,9 @@ fn schema(cx: &SystemContext<'_>, schema: Oid) -> Datum {
 
 /// The user's tables that the role may see something of.
 fn my_tables<'a>(cx: &'a SystemContext<'_>) -> impl Iterator<Item = &'a std::sync::Arc<TableDescriptor>> {
-    let mine = cx.catalog().tables.values().filter(|table| table.database == cx.database());
+    let mine = cx.catalog().tables.values();
+    // PostgreSQL's information_schema knows no materialized views.
+    let mine = mine.filter(|table| table.database == cx.database() && table.view.is_none());
     mine.filter(|table| visible(cx, table.oid, table.owner))
 }
 
@@ -77,7 +81,10 @@ fn table_rows(cx: &SystemContext<'_>) -> Vec<Row> {
         let kind = if table.kind == 'v' { "VIEW" } else { "BASE TABLE" };
         rows.push(row(text(table.schema), table.name, kind, false));
     }
-    rows.extend(my_tables(cx).map(|table| row(schema(cx, table.schema), &table.name, "BASE TABLE", true)));
+    rows.extend(my_tables(cx).map(|table| {
+        let kind = if table.schema == oids::PG_TEMP { "LOCAL TEMPORARY" } else { "BASE TABLE" };
+        row(schema(cx, table.schema), &table.name, kind, true)
+    }));
     let views = cx.catalog().views.values().filter(|view| view.database == cx.database());
     rows.extend(views.map(|view| row(schema(cx, view.schema), &view.name, "VIEW", false)));
     rows
@@ -94,7 +101,6 @@ fn column_rows(cx: &SystemContext<'_>) -> Vec<Row> {
             ("udt_catalog", database(cx)),
             ("dtd_identifier", Datum::text(number.to_string())),
             ("is_self_referencing", text("NO")),
-            ("is_generated", text("NEVER")),
         ];
         values.extend(type_columns(cx, ty));
         values
@@ -103,6 +109,7 @@ fn column_rows(cx: &SystemContext<'_>) -> Vec<Row> {
         values.push(("is_nullable", text("YES")));
         values.push(("is_identity", text("NO")));
         values.push(("is_updatable", text(updatable)));
+        values.push(("is_generated", text("NEVER")));
         values
     };
     let mut rows = Vec::new();
@@ -123,6 +130,9 @@ fn column_rows(cx: &SystemContext<'_>) -> Vec<Row> {
                 optional(default.map(|text| cx.view.default_text(text)).as_deref()),
             ));
             values.push(("is_nullable", Datum::Bool(column.nullable)));
+            let generated = generated_text(table, column).map(|text| cx.view.named_types(&text));
+            values.push(("is_generated", text(if generated.is_some() { "ALWAYS" } else { "NEVER" })));
+            values.push(("generation_expression", optional(generated.as_deref())));
             values.push(("is_identity", Datum::Bool(column.identity.is_some())));
             values.push(("is_updatable", text("YES")));
             if let Some(kind) = column.identity {

@@ -7,6 +7,7 @@ use super::{tables, user_types};
 use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX};
 use crate::catalog::{Relation, oids};
 use crate::ddl::tokens::Cursor;
+use crate::table::generated_from;
 use sql_types::{Datum, Oid, Row, Type};
 
 /// The rows of one of these tables; `None` if it is another.
@@ -26,6 +27,7 @@ pub(super) fn rows(cx: &SystemContext<'_>) -> Option<Vec<Row>> {
         "pg_enum" => user_types::enum_rows(cx),
         "pg_tables" => table_list(cx),
         "pg_views" => views(cx),
+        "pg_matviews" => materialized_views(cx),
         "pg_indexes" => index_list(cx),
         "pg_sequence" => sequences(cx),
         "pg_description" => descriptions(cx),
@@ -216,7 +218,8 @@ fn table_list(cx: &SystemContext<'_>) -> Vec<Row> {
         .filter(|table| table.kind == 'r')
         .map(|table| row(table.schema, table.name, &owner, false, false))
         .collect();
-    for table in cx.catalog().tables.values().filter(|table| table.database == cx.database()) {
+    let mine = cx.catalog().tables.values();
+    for table in mine.filter(|table| table.database == cx.database() && table.view.is_none()) {
         let indexed = table.indexes.iter().any(|index| index.oid != 0);
         let owner = cx.catalog().role_name(table.owner);
         rows.push(row(
@@ -239,6 +242,22 @@ fn views(cx: &SystemContext<'_>) -> Vec<Row> {
             ("viewowner", text(&cx.catalog().role_name(view.owner))),
             ("definition", Datum::text(cx.view.view_definition(view))),
         ])
+    })
+    .collect()
+}
+
+fn materialized_views(cx: &SystemContext<'_>) -> Vec<Row> {
+    let mine = cx.catalog().tables.values().filter(|table| table.database == cx.database());
+    mine.filter_map(|table| {
+        let view = table.view.as_ref()?;
+        Some(cx.row(vec![
+            ("schemaname", text(schema_name(cx, table.schema))),
+            ("matviewname", text(&table.name)),
+            ("matviewowner", text(&cx.catalog().role_name(table.owner))),
+            ("hasindexes", bool(table.indexes.iter().any(|index| index.oid != 0))),
+            ("ispopulated", bool(view.populated)),
+            ("definition", Datum::text(cx.view.materialized_definition(table)?)),
+        ]))
     })
     .collect()
 }
@@ -363,12 +382,18 @@ fn dependencies(cx: &SystemContext<'_>) -> Vec<Row> {
             }
         }
         for column in table.columns.iter().filter(|column| !column.hidden) {
+            let default = (oids::PG_ATTRDEF, default_oid(table.oid, column.id), 0);
             if let Some(text) = column.default.as_deref().filter(|_| column.identity.is_none()) {
-                let default = (oids::PG_ATTRDEF, default_oid(table.oid, column.id), 0);
                 add(default, (class, table.oid, i64::from(column.id)), 'a');
                 if let Some(sequence) = column.sequence.or_else(|| drawn_from(cx, text)) {
                     add(default, (class, sequence, 0), 'n');
                 }
+            }
+            if column.generated.is_some() {
+                add(default, (class, table.oid, i64::from(column.id)), 'i');
+            }
+            for read in generated_from(table, column) {
+                add((class, table.oid, i64::from(column.id)), (class, table.oid, i64::from(read)), 'a');
             }
         }
     }
@@ -387,10 +412,14 @@ fn dependencies(cx: &SystemContext<'_>) -> Vec<Row> {
             );
         }
     }
-    for view in cx.catalog().views.values().filter(|view| view.database == cx.database()) {
-        for target in &view.depends_on {
+    let views = cx.catalog().views.values().filter(|view| view.database == cx.database());
+    let views = views.map(|view| (view.oid, &view.depends_on));
+    let tables = cx.catalog().tables.values().filter(|table| table.database == cx.database());
+    let materialized = tables.filter_map(|table| Some((table.oid, &table.view.as_ref()?.depends_on)));
+    for (view, depends_on) in views.chain(materialized) {
+        for target in depends_on {
             let of = if cx.catalog().types.contains_key(target) { oids::PG_TYPE } else { class };
-            add((class, view.oid, 0), (of, *target, 0), 'n');
+            add((class, view, 0), (of, *target, 0), 'n');
         }
     }
     user_types::dependencies(cx, &mut add);

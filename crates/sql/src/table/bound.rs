@@ -4,7 +4,9 @@
 //! holds depends on nothing but the row.
 
 use crate::bind::{self, BindContext, CatalogLookup, RelationRef};
-use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexExpression, IndexId, TableDescriptor};
+use crate::catalog::descriptor::{
+    ColumnDescriptor, ColumnId, IndexDescriptor, IndexExpression, IndexId, TableDescriptor,
+};
 use crate::ddl::tokens::quote_ident;
 use crate::exec::eval::EvalEnv;
 use crate::explain::{Names, expr_text};
@@ -98,6 +100,37 @@ pub fn bind_expression(text: &str, table: &Arc<TableDescriptor>) -> SqlResult<Ex
 /// As there.
 pub fn bind_predicate(text: &str, table: &Arc<TableDescriptor>) -> SqlResult<Expr> {
     bind::bind_index_predicate(text, table, &CONTEXT)
+}
+
+/// As [`bind_expression`], for the expression of a generated column.
+///
+/// # Errors
+/// As there.
+pub fn bind_generated(
+    text: &str,
+    table: &Arc<TableDescriptor>,
+    column: &ColumnDescriptor,
+) -> SqlResult<Expr> {
+    bind::bind_generation(text, table, column, &CONTEXT)
+}
+
+/// The columns that a generated column is computed from.
+pub fn generated_from(table: &Arc<TableDescriptor>, column: &ColumnDescriptor) -> Vec<ColumnId> {
+    let bound = column.generated.as_ref().and_then(|text| bind_generated(text, table, column).ok());
+    let mut found = Vec::new();
+    if let Some(bound) = bound {
+        bound.columns(&mut |position| found.extend(table.columns.get(position).map(|column| column.id)));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The expression of a generated column as SQL text.
+pub fn generated_text(table: &Arc<TableDescriptor>, column: &ColumnDescriptor) -> Option<String> {
+    let written = column.generated.as_ref()?;
+    let bound = bind_generated(written, table, column).ok();
+    Some(bound.map_or_else(|| written.clone(), |bound| row_expr_text(&bound, table)))
 }
 
 fn bind_index(table: &Arc<TableDescriptor>, index: &IndexDescriptor) -> SqlResult<BoundIndex> {

@@ -1,10 +1,11 @@
 //! [`TableCodec`]: the layout of one table, compiled.
 
-use super::{Projection, bound_index, index_env, literal};
+use super::{Projection, bind_generated, bound_index, index_env, literal};
 use crate::catalog::descriptor::{
     ColumnId, EXPRESSION, IndexDescriptor, IndexId, PRIMARY_INDEX, TableDescriptor,
 };
 use crate::exec::eval::{eval, is_true};
+use crate::optimize::fold::fold_expr;
 use crate::plan::Expr;
 use bytes::{BufMut, Bytes, BytesMut};
 use kv_api::Span;
@@ -67,6 +68,8 @@ pub struct TableCodec {
     all_columns: Vec<ColumnId>,
     /// By position in the full row: what a row without the column has.
     missing: Vec<Datum>,
+    /// The columns that are computed from others: their positions in the full row, and how.
+    generated: Vec<(usize, Expr)>,
     /// Projections made so far, for the plans that come again and again.
     projections: Mutex<Vec<CachedProjection>>,
 }
@@ -221,7 +224,39 @@ impl TableCodec {
             })
             .collect::<SqlResult<_>>()?;
         let all_columns = table.columns.iter().map(|column| column.id).collect();
-        Ok(TableCodec { table, indexes, values, all_columns, missing, projections: Mutex::default() })
+        let generated = (0..)
+            .zip(&table.columns)
+            .filter_map(|(position, column)| Some((position, column, column.generated.as_ref()?)))
+            .map(|(position, column, text)| {
+                let mut bound = bind_generated(text, &table, column)?;
+                fold_expr(&mut bound);
+                Ok((position, bound))
+            })
+            .collect::<SqlResult<_>>()?;
+        let projections = Mutex::default();
+        Ok(TableCodec { table, indexes, values, all_columns, missing, generated, projections })
+    }
+
+    /// Computes the generated columns of a full row whose other columns are there.
+    ///
+    /// # Errors
+    /// What computing one of them fails with.
+    pub fn generate(&self, row: &mut [Datum]) -> SqlResult<()> {
+        for (position, expr) in &self.generated {
+            row[*position] = eval(expr, row, &index_env())?;
+        }
+        Ok(())
+    }
+
+    /// Adds to columns that change, given by position, the generated columns that depend on them.
+    pub fn add_generated(&self, changed: &mut Vec<usize>) {
+        for (position, expr) in &self.generated {
+            let mut depends = false;
+            expr.columns(&mut |column| depends |= changed.contains(&column));
+            if depends && !changed.contains(position) {
+                changed.push(*position);
+            }
+        }
     }
 
     /// The table.

@@ -37,8 +37,8 @@ mod rowid;
 
 pub(crate) use bound::index_env;
 pub use bound::{
-    BoundIndex, BoundIndexes, bind_expression, bind_predicate, bound_index, key_names, key_texts,
-    predicate_text, row_expr_text,
+    BoundIndex, BoundIndexes, bind_expression, bind_generated, bind_predicate, bound_index, generated_from,
+    generated_text, key_names, key_texts, predicate_text, row_expr_text,
 };
 pub use cache::CodecCache;
 pub use codec::{IndexCodec, TableCodec};

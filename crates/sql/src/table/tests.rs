@@ -22,6 +22,7 @@ fn column(id: ColumnId, name: &str, ty: Type) -> ColumnDescriptor {
         hidden: false,
         comment: None,
         domain: None,
+        generated: None,
     }
 }
 
@@ -65,6 +66,8 @@ fn table() -> TableDescriptor {
         foreign_keys: Vec::new(),
         comment: None,
         placement: Default::default(),
+        view: None,
+        on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),
     }

@@ -17,4 +17,5 @@ mod slt;
 mod statements;
 mod statistics;
 mod support;
+mod temporary;
 mod user_types;

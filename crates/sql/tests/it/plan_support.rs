@@ -185,6 +185,7 @@ pub fn table_column(id: ColumnId, name: &str, nullable: bool) -> ColumnDescripto
         hidden: false,
         comment: None,
         domain: None,
+        generated: None,
     }
 }
 
@@ -218,6 +219,8 @@ pub fn table(oid: Oid, name: &str, columns: &[&str]) -> TableDescriptor {
         foreign_keys: Vec::new(),
         comment: None,
         placement: Default::default(),
+        view: None,
+        on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),
     }

@@ -29,7 +29,7 @@ async fn tables_with_every_constraint_refuse_what_breaks_them() {
         ("CREATE TABLE q (x int DEFAULT 'a')", SqlState::INVALID_TEXT),
         ("CREATE TABLE q (x int CHECK (y > 1))", SqlState::UNDEFINED_COLUMN),
         ("CREATE TABLE nowhere.q (x int)", SqlState::INVALID_SCHEMA),
-        ("CREATE TEMP TABLE q (x int)", SqlState::FEATURE_NOT_SUPPORTED),
+        ("CREATE TEMP TABLE public.q (x int)", SqlState::INVALID_TABLE_DEFINITION),
         ("CREATE INDEX ON p (lower(code || now()))", SqlState::INVALID_OBJECT_DEFINITION),
         ("DROP TABLE p", SqlState::DEPENDENT_OBJECTS),
         ("DROP TABLE nope", SqlState::UNDEFINED_TABLE),

@@ -12,5 +12,12 @@ pub(super) use times::at_time_zone;
 
 use super::Function;
 
-pub(super) static TABLES: &[&[Function]] =
-    &[comparison::TABLE, numbers::TABLE, strings::TABLE, times::TABLE, json::TABLE, arrays::TABLE];
+pub(super) static TABLES: &[&[Function]] = &[
+    comparison::TABLE,
+    numbers::TABLE,
+    strings::TABLE,
+    times::TABLE,
+    json::TABLE,
+    arrays::TABLE,
+    super::jsonpaths::OPERATORS,
+];

@@ -7,8 +7,10 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::SetFunction;
 use crate::functions::args;
 use crate::functions::json_path::{self, Slices};
+use crate::functions::jsonpaths::with_call;
 use crate::functions::jsons::jsonb;
 use crate::json;
+use crate::jsonpath;
 use crate::text;
 use crate::types::{ColumnType, Type as T};
 use serde_json::Value;
@@ -128,6 +130,11 @@ fn to_recordset(context: &EvalContext<'_>, call: SetCall<'_>, args: &[Datum]) ->
     Ok(rows(records.collect::<SqlResult<Vec<_>>>()?))
 }
 
+fn path_query(args: &[Datum]) -> SqlResult<SetRows> {
+    let values = with_call(args, false, jsonpath::query)?;
+    Ok(column(values.into_iter().map(jsonb).collect::<Vec<_>>()))
+}
+
 pub(super) static TABLE: &[SetFunction] = &[
     set("jsonb_each", &[T::JSONB], &[("key", T::TEXT), ("value", T::JSONB)], |_, _, a| each(a, false)),
     set("jsonb_each_text", &[T::JSONB], &[("key", T::TEXT), ("value", T::TEXT)], |_, _, a| each(a, true)),
@@ -160,4 +167,34 @@ pub(super) static TABLE: &[SetFunction] = &[
     set("json_populate_record", &[T::ANYELEMENT, T::JSON], &[], to_record).dynamic().nonstrict(),
     set("jsonb_populate_recordset", &[T::ANYELEMENT, T::JSONB], &[], to_recordset).dynamic().nonstrict(),
     set("json_populate_recordset", &[T::ANYELEMENT, T::JSON], &[], to_recordset).dynamic().nonstrict(),
+    set("jsonb_path_query", &[T::JSONB, T::JSONPATH], &[("jsonb_path_query", T::JSONB)], |_, _, a| {
+        path_query(a)
+    }),
+    set(
+        "jsonb_path_query",
+        &[T::JSONB, T::JSONPATH, T::JSONB],
+        &[("jsonb_path_query", T::JSONB)],
+        |_, _, a| path_query(a),
+    ),
+    set(
+        "jsonb_path_query",
+        &[T::JSONB, T::JSONPATH, T::JSONB, T::BOOL],
+        &[("jsonb_path_query", T::JSONB)],
+        |_, _, a| path_query(a),
+    ),
+    set("jsonb_path_query_tz", &[T::JSONB, T::JSONPATH], &[("jsonb_path_query_tz", T::JSONB)], |_, _, a| {
+        path_query(a)
+    }),
+    set(
+        "jsonb_path_query_tz",
+        &[T::JSONB, T::JSONPATH, T::JSONB],
+        &[("jsonb_path_query_tz", T::JSONB)],
+        |_, _, a| path_query(a),
+    ),
+    set(
+        "jsonb_path_query_tz",
+        &[T::JSONB, T::JSONPATH, T::JSONB, T::BOOL],
+        &[("jsonb_path_query_tz", T::JSONB)],
+        |_, _, a| path_query(a),
+    ),
 ];

@@ -1,0 +1,223 @@
+//! MERGE.
+
+use super::deferred::check_statement;
+use super::foreign_key::ReferencedKeys;
+use super::referential::Referential;
+use super::write::{self, Change, Uniqueness};
+use super::{Outcome, Source, check};
+use crate::catalog::descriptor::{ColumnId, TableDescriptor};
+use crate::exec::eval::{eval, is_true};
+use crate::exec::operator::{Batch, Operator, build};
+use crate::exec::relation::row_bytes;
+use crate::exec::scope::Scope;
+use crate::exec::{ExecContext, Reservation};
+use crate::plan::{Expr, MergeAction, MergeClause, Plan, PlanKind, RowCheck};
+use crate::table::{TableCodec, unique_rowid};
+use async_trait::async_trait;
+use bytes::Bytes;
+use hashbrown::HashSet;
+use sql_types::{Datum, Row, SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+
+/// A running MERGE.
+pub(crate) struct Merge<'p> {
+    table: &'p Arc<TableDescriptor>,
+    input: &'p Plan,
+    clauses: &'p [MergeClause],
+    checks: &'p [RowCheck],
+    scope: Scope<'p>,
+    outcome: Outcome,
+}
+
+/// What the statement will write, once all of its input is known.
+#[derive(Default)]
+struct Pending {
+    changes: Vec<Change>,
+    deleted: Vec<(Bytes, Row)>,
+    inserted: Vec<Row>,
+    /// Keys of the rows changed and deleted.
+    seen: HashSet<Bytes>,
+    memory: Reservation,
+}
+
+impl Pending {
+    /// Takes note of a row of the target that an action is for.
+    fn touch(&mut self, key: &Bytes) -> SqlResult<()> {
+        if self.seen.insert(key.clone()) {
+            return Ok(());
+        }
+        let message = "MERGE command cannot affect row a second time";
+        Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message)
+            .with_hint("Ensure that not more than one source row matches any one target row."))
+    }
+}
+
+impl<'p> Merge<'p> {
+    pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
+        let PlanKind::Merge { table, input, clauses, checks } = &plan.kind else {
+            return Err(SqlError::internal("a merge of something else"));
+        };
+        Ok(Merge { table, input, clauses, checks, scope: scope.clone(), outcome: Outcome::default() })
+    }
+
+    fn position(&self, id: ColumnId) -> SqlResult<usize> {
+        self.table.position(id).ok_or_else(|| SqlError::internal("a merge names a missing column"))
+    }
+
+    /// Positions of the columns that the clauses change: those assigned, and those generated from them.
+    fn assigned(&self, codec: &TableCodec) -> SqlResult<Vec<usize>> {
+        let mut columns = Vec::new();
+        for clause in self.clauses {
+            if let MergeAction::Update(assignments) = &clause.action {
+                for (id, _) in assignments {
+                    columns.push(self.position(*id)?);
+                }
+            }
+        }
+        codec.add_generated(&mut columns);
+        Ok(columns)
+    }
+
+    /// Does what the first clause says that applies to a row of the input.
+    async fn act(
+        &self,
+        row: Row,
+        pending: &mut Pending,
+        codec: &TableCodec,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<bool> {
+        let width = self.table.columns.len();
+        // A column of the primary key is NULL only where there is no row.
+        let matched = codec.primary().columns.first().is_some_and(|key| !row[key.position].is_null());
+        let mut found = None;
+        for clause in self.clauses.iter().filter(|clause| clause.matched == matched) {
+            let applies = match &clause.condition {
+                Some(condition) => is_true(condition, &row, &self.scope.env(cx))?,
+                None => true,
+            };
+            if applies {
+                found = Some(&clause.action);
+                break;
+            }
+        }
+        match found {
+            None | Some(MergeAction::Nothing) => return Ok(false),
+            Some(MergeAction::Delete) => {
+                let old: Row = row.into_iter().take(width).collect();
+                let key = codec.row_key(&old)?;
+                pending.touch(&key)?;
+                pending.memory.grow(cx.memory, row_bytes(&old) + key.len())?;
+                pending.deleted.push((key, old));
+            }
+            Some(MergeAction::Update(assignments)) => {
+                let change = self.change(row, assignments, codec, cx)?;
+                pending.touch(&change.old_key)?;
+                pending.memory.grow(cx.memory, row_bytes(&change.old) + row_bytes(&change.new))?;
+                pending.changes.push(change);
+            }
+            Some(MergeAction::Insert { targets, row: values }) => {
+                let new = self.insertion(row, targets, values, codec, cx).await?;
+                pending.memory.grow(cx.memory, row_bytes(&new))?;
+                pending.inserted.push(new);
+            }
+        }
+        Ok(true)
+    }
+
+    fn change(
+        &self,
+        row: Row,
+        assignments: &[(ColumnId, Expr)],
+        codec: &TableCodec,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Change> {
+        let env = self.scope.env(cx);
+        let old: Row = row.iter().take(self.table.columns.len()).cloned().collect();
+        let mut new = old.clone();
+        for (id, expr) in assignments {
+            new[self.position(*id)?] = eval(expr, &row, &env)?;
+        }
+        codec.generate(&mut new)?;
+        check::check_row(cx, codec, self.checks, &new, &env)?;
+        Change::new(codec, old, new)
+    }
+
+    async fn insertion(
+        &self,
+        row: Row,
+        targets: &[ColumnId],
+        values: &Plan,
+        codec: &TableCodec,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Row> {
+        let mut new = vec![Datum::Null; self.table.columns.len()];
+        let given = {
+            let scope = self.scope.with_row(row);
+            build(values, &scope)?.next(cx, 1).await?
+        };
+        let given = given.and_then(|rows| rows.into_iter().next()).unwrap_or_default();
+        for (id, value) in targets.iter().zip(given) {
+            new[self.position(*id)?] = value;
+        }
+        if write::has_hidden_key(codec) {
+            let key = codec.primary().columns.first().map_or(0, |key| key.position);
+            new[key] = Datum::Int8(unique_rowid((cx.eval.clock)()));
+        }
+        codec.generate(&mut new)?;
+        check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
+        Ok(new)
+    }
+
+    async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
+        let codec = cx.codecs.get(self.table)?;
+        let touched = write::touched_indexes(&codec, &self.assigned(&codec)?);
+        let mut references = ReferencedKeys::new(&codec, None, cx)?;
+        let mut referential = Referential::new(&codec, cx);
+        let start = cx.deferred.mark();
+        let mut memory = Reservation::default();
+        let mut source = Source::Whole(build(self.input, &self.scope)?);
+        let mut pending = Pending::default();
+        while let Some(batch) = source.next(cx, &mut memory).await? {
+            for row in batch {
+                self.outcome.affected += u64::from(self.act(row, &mut pending, &codec, cx).await?);
+            }
+            cx.pause().await?;
+        }
+        for (key, old) in &pending.deleted {
+            write::delete_row(cx, &codec, old, key.clone()).await?;
+            referential.add(old, None, cx)?;
+        }
+        for change in &pending.changes {
+            references.add_row(&change.new, cx)?;
+            referential.add(&change.old, Some(&change.new), cx)?;
+        }
+        write::update_rows(cx, &codec, &touched, &pending.changes).await?;
+        let mut keys = Vec::new();
+        for row in &pending.inserted {
+            keys.extend(write::unique_keys(&codec, row, &codec.row_key(row)?)?);
+        }
+        write::require_absent(cx, &codec, &keys).await?;
+        for row in &pending.inserted {
+            write::insert_row(cx, &codec, row, codec.row_key(row)?, Uniqueness::Checked).await?;
+        }
+        references.add(&pending.inserted, cx).await?;
+        check_statement(cx, self.table, &start).await?;
+        referential.enforce(cx).await?;
+        references.check(cx).await
+    }
+}
+
+#[async_trait]
+impl Operator for Merge<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        if !self.outcome.done {
+            self.run(cx).await?;
+            self.outcome.done = true;
+        }
+        Ok(self.outcome.take(want))
+    }
+
+    fn affected(&self) -> Option<u64> {
+        Some(self.outcome.affected)
+    }
+}

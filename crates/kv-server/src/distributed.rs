@@ -20,7 +20,7 @@
 use crate::command::{Command, CommandError, Effects, Order};
 use crate::contention::{WaitKind, Watch};
 use crate::faults::Bug;
-use crate::guards::DecisionWait;
+use crate::guards::{DecisionWait, LatchGuard};
 use crate::intent_set::IntentSet;
 use crate::latch::Access;
 use crate::node::{Asker, BatchResult, Node, abort_job, part_key, record_latch};
@@ -115,7 +115,8 @@ impl Node {
         let record = self.shard(tenant).txn(part).and_then(|entry| entry.record.clone());
         let keys = record.as_ref().and_then(|record| IntentSet::of_spans(&record.spans).exact());
         let spans = keys.iter().flatten().map(|key| (Span::point(key.clone()), Access::Write));
-        let latches = self.latch(tenant, spans.chain([(record_latch(part), Access::Write)]).collect()).await;
+        let latched = spans.chain([(record_latch(part), Access::Write)]).collect();
+        let latches = Arc::new(self.latch(tenant, latched).await);
         let status = self.shard(tenant).txn(part).map(|entry| entry.status);
         if let (Some(record), Some(TxnStatus::Prepared(_))) = (record, status) {
             let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
@@ -127,7 +128,7 @@ impl Node {
                     raw.delete(Space::Locks, key);
                 }
             }
-            self.submit_raw(part.range, lease, raw).await?;
+            self.submit_raw(part.range, lease, raw, Some(&latches)).await?;
             let undone = self.undo_prepared(&mut self.shard(tenant), part).is_some();
             match keys {
                 Some(_) if undone => self.resolved(part),
@@ -143,7 +144,7 @@ impl Node {
 
     /// Aborts a transaction at its anchor, so that it stays so whatever comes.
     pub(crate) async fn abort_for_good(self: Arc<Self>, part: PartKey) -> BatchResult {
-        let _latches = self.latch(part.txn.tenant, vec![(record_latch(part), Access::Write)]).await;
+        let latches = Arc::new(self.latch(part.txn.tenant, vec![(record_latch(part), Access::Write)]).await);
         let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
         let decided = self.shard(part.txn.tenant).decision(part).is_some();
         let record = txn_record::get(&*self.engine, &span.start, &part.txn.id)?;
@@ -151,7 +152,7 @@ impl Node {
             return Err(aborted("the transaction has committed"));
         }
         if record.is_none_or(|record| record.status != RecordStatus::Aborted) {
-            self.abort_record(part, &span.start).await?;
+            self.abort_record(part, &span.start, &latches).await?;
         }
         Ok(BatchResponse { responses: vec![Response::default()], ..BatchResponse::default() })
     }
@@ -318,7 +319,7 @@ impl Node {
     ) -> Result<Timestamp, KvError> {
         let tenant = part.txn.tenant;
         let lease = self.pipeline.lease(part.range)?;
-        let latches = self.latch(tenant, vec![(record_latch(part), Access::Write)]).await;
+        let latches = Arc::new(self.latch(tenant, vec![(record_latch(part), Access::Write)]).await);
         let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
         let now = self.pipeline.millis();
         let decided = {
@@ -346,7 +347,7 @@ impl Node {
         let record = decided.on_record(parts);
         let mut raw = WriteBatch::new();
         txn_record::put(&mut raw, &span.start, &record);
-        self.submit_raw(part.range, lease, raw).await?;
+        self.submit_raw(part.range, lease, raw, Some(&latches)).await?;
         self.pipeline.observe(part.range, timestamp);
         let mut shard = self.shard(tenant);
         shard.decided(part, timestamp, now);
@@ -361,6 +362,7 @@ impl Node {
         self: &Arc<Self>,
         part: PartKey,
         anchor: &bytes::Bytes,
+        latches: &Arc<LatchGuard>,
     ) -> Result<(), KvError> {
         let lease = self.pipeline.lease(part.range)?;
         let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
@@ -375,7 +377,7 @@ impl Node {
         };
         let mut raw = WriteBatch::new();
         txn_record::put(&mut raw, &span.start, &record);
-        self.submit_raw(part.range, lease, raw).await?;
+        self.submit_raw(part.range, lease, raw, Some(latches)).await?;
         // Whatever there was counts for nothing now; its intents go in the background, its record stays.
         let job = {
             let mut shard = self.shard(part.txn.tenant);
@@ -463,15 +465,18 @@ impl Node {
         self.settle_jobs((tenant, part.range), lease, vec![job]).await
     }
 
-    /// Applies writes that take no place in the order of commits.
+    /// Applies writes that take no place in the order of commits. The latches under which they came to be are held until
+    /// that has happened, or cannot, also if nobody waits for it any more.
     pub(crate) async fn submit_raw(
         &self,
         range: RangeId,
         lease: u64,
         raw: WriteBatch,
+        latches: Option<&Arc<LatchGuard>>,
     ) -> Result<(), KvError> {
         let _room = self.pipeline.reserve(raw.byte_len()).await?;
         let (sender, receiver) = oneshot::channel();
+        let latches = latches.cloned();
         let command = Command {
             range,
             effects: Effects { raw, ..Effects::default() },
@@ -481,6 +486,7 @@ impl Node {
             before_visible: None,
             late: None,
             done: Box::new(move |result| {
+                drop(latches);
                 // Who waits may be gone.
                 let _ = sender.send(result);
             }),

@@ -197,7 +197,7 @@ async fn abort_unless_decided(
     expected: bool,
 ) -> Result<TxnOutcome, KvError> {
     let tenant = part.txn.tenant;
-    let _latches = node.latch(tenant, vec![(record_latch(part), Access::Write)]).await;
+    let latches = Arc::new(node.latch(tenant, vec![(record_latch(part), Access::Write)]).await);
     {
         let shard = node.shard(tenant);
         if let Some(decided) = shard.decision(part) {
@@ -220,14 +220,14 @@ async fn abort_unless_decided(
             _ => {}
         }
     }
-    node.abort_record(part, anchor).await?;
+    node.abort_record(part, anchor, &latches).await?;
     Ok(outcome(OutcomeStatus::Aborted, Timestamp::MIN))
 }
 
 /// Says whether a key is prepared at or below a timestamp; if it is not, sees to it that it never will be.
 async fn confirm(node: &Arc<Node>, part: PartKey, key: &Bytes, at: Timestamp) -> Result<TxnOutcome, KvError> {
     let tenant = part.txn.tenant;
-    let _latches = node.latch(tenant, vec![(record_latch(part), Access::Write)]).await;
+    let latches = Arc::new(node.latch(tenant, vec![(record_latch(part), Access::Write)]).await);
     {
         let shard = node.shard(tenant);
         if let Some(decided) = shard.decision(part) {
@@ -241,7 +241,7 @@ async fn confirm(node: &Arc<Node>, part: PartKey, key: &Bytes, at: Timestamp) ->
         }
     }
     if !node.pipeline.environment().planted(Bug::NotPrevented) {
-        node.abort_record(part, key).await?;
+        node.abort_record(part, key, &latches).await?;
     }
     Ok(outcome(OutcomeStatus::Aborted, Timestamp::MIN))
 }
@@ -323,7 +323,7 @@ async fn forget_aborted(node: &Arc<Node>) {
         };
         let mut raw = WriteBatch::new();
         txn_record::delete(&mut raw, &span.start, &part.txn.id);
-        if let Err(error) = node.submit_raw(part.range, lease, raw).await {
+        if let Err(error) = node.submit_raw(part.range, lease, raw, None).await {
             tracing::debug!("the record of an aborted transaction stays: {error}");
         }
     }

@@ -139,9 +139,9 @@ pub(crate) async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), KvE
         let mut start = span.start.clone();
         while let Some(page) = next_page(&*node.engine, &start, &end, txn.id)? {
             let latched = Span::new(page.first.clone(), key_after(&page.last));
-            let latches = node.latch(txn.tenant, vec![(latched, Access::Write)]).await;
+            let latches = Arc::new(node.latch(txn.tenant, vec![(latched, Access::Write)]).await);
             let raw = settle_page(&*node.engine, &page.first, &page.last, txn.id, job.committed.as_ref())?;
-            node.submit_raw(range, lease, raw).await?;
+            node.submit_raw(range, lease, raw, Some(&latches)).await?;
             drop(latches);
             start = key_after(&page.last);
         }
@@ -150,7 +150,7 @@ pub(crate) async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), KvE
         let span = node.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
         let mut raw = WriteBatch::new();
         job.end_record(&span.start, &mut raw);
-        node.submit_raw(range, lease, raw).await?;
+        node.submit_raw(range, lease, raw, None).await?;
     }
     Ok(())
 }

@@ -82,15 +82,15 @@ pub(crate) async fn run(node: Weak<Node>, mut waiting: mpsc::Receiver<Settling>)
 
 async fn settle_group(node: &Arc<Node>, mut group: Vec<Settling>) {
     metrics().settle_groups.inc();
-    let anchors = |group: &[Settling]| by_range(group.iter().map(|settling| settling.anchor));
-    let others =
-        |group: &[Settling]| by_range(group.iter().flat_map(|settling| settling.others.iter().copied()));
+    let anchors: PartsOf = |group| by_range(group.iter().map(|settling| settling.anchor));
+    let others: PartsOf = |group| by_range(group.iter().flat_map(|settling| settling.others.iter().copied()));
 
     let recording = anchors(&group).into_iter().map(|(range, parts)| node.record_all(range, parts));
     let recorded: HashSet<TxnKey> = join_all(recording).await.into_iter().flatten().flatten().collect();
     group.retain(|settling| recorded.contains(&settling.anchor.txn));
-    for parts in [others(&group), anchors(&group)] {
-        let settling = parts.into_iter().map(|(range, parts)| async move {
+    for parts_of in [others, anchors] {
+        // Of those that are left: with the record at an anchor goes what says that the other parts are committed.
+        let settling = parts_of(&group).into_iter().map(|(range, parts)| async move {
             let txns: Vec<TxnKey> = parts.iter().map(|part| part.txn).collect();
             let settled = node.settle_all(range, parts).await;
             settled.err().map(|error| (error, txns))
@@ -106,6 +106,9 @@ async fn settle_group(node: &Arc<Node>, mut group: Vec<Settling>) {
         let _ = settling.done.send(());
     }
 }
+
+/// Some parts of transactions, by tenant and range.
+type PartsOf = fn(&[Settling]) -> BTreeMap<(u64, RangeId), Vec<PartKey>>;
 
 fn by_range(parts: impl Iterator<Item = PartKey>) -> BTreeMap<(u64, RangeId), Vec<PartKey>> {
     let mut ranges: BTreeMap<_, Vec<PartKey>> = BTreeMap::new();
@@ -158,7 +161,7 @@ impl Node {
     ) -> Result<Vec<TxnKey>, KvError> {
         let lease = self.pipeline.lease(range)?;
         let latched = parts.iter().map(|part| (record_latch(*part), Access::Write)).collect();
-        let latches = self.latch(tenant, latched).await;
+        let latches = Arc::new(self.latch(tenant, latched).await);
         let span = self.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
         let (mut raw, mut records, mut recorded) = (WriteBatch::new(), Vec::new(), Vec::new());
         {
@@ -175,7 +178,7 @@ impl Node {
             }
         }
         if !raw.is_empty() {
-            self.submit_raw(range, lease, raw).await?;
+            self.submit_raw(range, lease, raw, Some(&latches)).await?;
         }
         let mut shard = self.shard(tenant);
         records.into_iter().for_each(|(part, record)| shard.recorded(part, record));
@@ -256,7 +259,7 @@ impl Node {
         let keys = jobs.iter().flat_map(|(_, keys)| keys.iter().map(|key| Span::point(key.clone())));
         let records = jobs.iter().map(|(job, _)| record_latch(job.part));
         let latched = keys.chain(records).map(|span| (span, Access::Write)).collect();
-        let latches = self.latch(tenant, latched).await;
+        let latches = Arc::new(self.latch(tenant, latched).await);
         {
             let shard = self.shard(tenant);
             jobs.retain(|(job, _)| shard.decision(job.part).is_some());
@@ -267,11 +270,11 @@ impl Node {
             self.settle_keys(job, keys, &mut raw)?;
             job.end_record(&span.start, &mut raw);
             if raw.byte_len() > COMMAND_BYTES {
-                self.submit_raw(range, lease, std::mem::take(&mut raw)).await?;
+                self.submit_raw(range, lease, std::mem::take(&mut raw), Some(&latches)).await?;
             }
         }
         if !raw.is_empty() {
-            self.submit_raw(range, lease, raw).await?;
+            self.submit_raw(range, lease, raw, Some(&latches)).await?;
         }
         drop(latches);
         jobs.iter().for_each(|(job, _)| self.resolved(job.part));

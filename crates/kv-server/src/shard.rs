@@ -828,7 +828,15 @@ impl Shard {
                 "{part:?}: {status:?}, connection {connection}, {locks} locks, written: {written}"
             ));
         }
-        left.extend(self.intents.keys().map(|range| format!("intents in range {range}")));
+        left.extend(self.intents.iter().map(|(range, intents)| {
+            let RangeIntents { live, committed, prepared, decided } = intents;
+            let (live, committed) = (live.len(), committed.len());
+            let (prepared, decided) = (prepared.len(), decided.len());
+            format!(
+                "intents in range {range}: of {live} transactions, {committed} committed, {prepared} prepared, {decided} \
+                 decided"
+            )
+        }));
         left.extend((!self.latches.is_empty()).then(|| "latches".to_owned()));
         left.extend(
             (!self.locks.is_empty()).then(|| format!("{} keys locked or waited for", self.locks.len())),

@@ -33,7 +33,7 @@ test-rust: ## Unit and integration tests, with real processes
 test-drivers: ## Real PostgreSQL drivers in four languages, and one hundred tenants
 	@DORMOUSE=$(DORMOUSE) tests/drivers/run
 
-test-clients: ## ORMs with their migrations, psql and pg_dump
+test-clients: ## ORMs with their migrations, psql, pg_dump, catalog queries of administration tools
 	@DORMOUSE=$(DORMOUSE) tests/clients/run
 
 differential: deps ## Generated queries to Dormouse and PostgreSQL, compared: make differential SEEDS=0..5000

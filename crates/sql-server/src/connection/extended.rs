@@ -2,13 +2,14 @@
 
 use super::io::ConnectionError;
 use super::rows::{self, WireSink};
-use super::{Connection, MAX_NAMED, utf8};
+use super::{Connection, MOST_PORTALS, utf8};
 use crate::metrics::METRICS;
 use crate::protocol::backend;
 use crate::protocol::frontend::{Frontend, Target};
 use bytes::Bytes;
 use sql::session::{Portal, Prepared, RunOptions, RunOutcome};
 use sql_types::{ColumnType, Datum, SqlError, SqlResult, SqlState, Type, binary, text};
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A portal with the formats its client wants.
@@ -35,7 +36,8 @@ where
             Frontend::Execute { portal, max_rows } => self.execute(&portal, max_rows).await?,
             Frontend::Close(target) => {
                 match &target {
-                    Target::Statement(name) => drop(self.statements.remove(name)),
+                    Target::Statement(name) if name.is_empty() => self.unnamed = None,
+                    Target::Statement(name) => self.session.close_statement(name),
                     Target::Portal(name) => drop(self.portals.remove(name)),
                 }
                 backend::close_complete(&mut self.output.buffer);
@@ -64,19 +66,19 @@ where
     }
 
     async fn parse(&mut self, name: String, query: &[u8], param_types: &[u32]) -> SqlResult<()> {
-        if !name.is_empty() {
-            if self.statements.contains_key(&name) {
-                let message = format!("prepared statement \"{name}\" already exists");
-                return Err(SqlError::new(SqlState::DUPLICATE_STATEMENT, message));
-            }
-            bounded(self.statements.len(), "prepared statements")?;
-        } else {
-            self.statements.remove("");
-        }
         let prepared = self.session.prepare_text(utf8(query)?, param_types).await?;
-        self.statements.insert(name, prepared);
+        if name.is_empty() {
+            self.unnamed = Some(prepared);
+        } else {
+            self.session.name_statement(&name, prepared)?;
+        }
         backend::parse_complete(&mut self.output.buffer);
         Ok(())
+    }
+
+    fn statement(&self, name: &str) -> SqlResult<Arc<Prepared>> {
+        let found = if name.is_empty() { self.unnamed.clone() } else { self.session.statement(name) };
+        found.ok_or_else(|| no_statement(name))
     }
 
     async fn bind(
@@ -87,15 +89,13 @@ where
         params: Vec<Option<Bytes>>,
         formats: Vec<i16>,
     ) -> SqlResult<()> {
-        let Some(prepared) = self.statements.get(statement).cloned() else {
-            return Err(no_statement(statement));
-        };
+        let prepared = self.statement(statement)?;
         if !name.is_empty() {
             if self.portals.contains_key(&name) {
                 let message = format!("cursor \"{name}\" already exists");
                 return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
             }
-            bounded(self.portals.len(), "portals")?;
+            bounded(self.portals.len())?;
         }
         let params = self.decode_params(&prepared, statement, param_formats, params)?;
         let portal = self.session.bind(&prepared, params).await?;
@@ -155,10 +155,10 @@ where
     }
 
     fn describe(&mut self, target: &Target) -> SqlResult<()> {
-        let out = &mut self.output.buffer;
         match target {
             Target::Statement(name) => {
-                let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
+                let prepared = self.statement(name)?;
+                let out = &mut self.output.buffer;
                 backend::parameter_description(out, prepared.param_types().iter().map(|ty| ty.0));
                 match prepared.columns() {
                     Some(columns) => rows::describe(out, columns, &[]),
@@ -166,6 +166,7 @@ where
                 }
             }
             Target::Portal(name) => {
+                let out = &mut self.output.buffer;
                 let Some(slot) = self.portals.get(name) else {
                     // A cursor that SQL declared is a portal too.
                     let columns = self.session.cursor_columns(name).map_err(|_| no_portal(name))?;
@@ -233,11 +234,11 @@ fn decode_param(
     }
 }
 
-fn bounded(count: usize, what: &str) -> SqlResult<()> {
-    if count < MAX_NAMED {
+fn bounded(portals: usize) -> SqlResult<()> {
+    if portals < MOST_PORTALS {
         return Ok(());
     }
-    Err(SqlError::new(SqlState::PROGRAM_LIMIT, format!("a session may hold at most {MAX_NAMED} {what}"))
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT, format!("a session may hold at most {MOST_PORTALS} portals"))
         .with_hint("Close those that are no longer needed."))
 }
 

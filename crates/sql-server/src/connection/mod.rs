@@ -38,15 +38,16 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Prepared statements and portals a session may hold, each; beyond it 54000.
-const MAX_NAMED: usize = 10_000;
+/// Portals a session may hold; beyond it 54000.
+const MOST_PORTALS: usize = 10_000;
 
 /// A connection past authentication.
 pub struct Connection<R, W> {
     input: Input<R>,
     output: Output<W>,
     session: Session,
-    statements: HashMap<String, Arc<Prepared>>,
+    /// The unnamed prepared statement; those with names are the session's.
+    unnamed: Option<Arc<Prepared>>,
     portals: HashMap<String, PortalSlot>,
     /// An extended message failed: everything up to the next Sync is skipped.
     skipping: bool,
@@ -66,14 +67,7 @@ where
 {
     /// A connection whose client has just been told that it is authenticated.
     pub fn new(input: Input<R>, output: Output<W>, session: Session) -> Self {
-        Connection {
-            input,
-            output,
-            session,
-            statements: HashMap::new(),
-            portals: HashMap::new(),
-            skipping: false,
-        }
+        Connection { input, output, session, unnamed: None, portals: HashMap::new(), skipping: false }
     }
 
     /// Serves the client until it leaves or `shutdown` resolves; then closes the session.

@@ -18,7 +18,7 @@ where
     /// Runs all statements of a Query message as one implicit transaction (unless they say otherwise).
     pub(super) async fn simple_query(&mut self, text: &[u8]) -> Result<(), ConnectionError> {
         // A simple query replaces the unnamed statement and portal.
-        self.statements.remove("");
+        self.unnamed = None;
         self.portals.remove("");
         let statements = match utf8(text).and_then(|text| self.session.parse(text)) {
             Ok(statements) => statements,

@@ -32,7 +32,8 @@ pub fn cast_kind(from: Type, to: Type) -> Option<CastKind> {
         && !is_vector(to)
     {
         if is_vector(from) {
-            return (from_element == to_element).then_some(I);
+            return (from_element == to_element || from_element == Type::OID && to_element.is_reg())
+                .then_some(I);
         }
         return cast_kind(from_element, to_element);
     }

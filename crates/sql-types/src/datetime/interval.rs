@@ -220,6 +220,8 @@ fn unit(word: &str) -> Option<Unit> {
 enum Refusal {
     Syntax,
     Range,
+    /// The fields are possible, their sum is not.
+    Overflow,
 }
 
 /// An interval as it is summed up.
@@ -247,6 +249,7 @@ impl Sum {
                 self.spill_days(fraction * size as f64)
             }
             Unit::Months(size) => {
+                i32::try_from(whole).map_err(|_| Refusal::Range)?;
                 add(&mut self.months, whole.checked_mul(size))?;
                 if size == 1 {
                     return self.spill_days(fraction * 30.0);
@@ -266,15 +269,17 @@ impl Sum {
 
     fn finish(self) -> Result<Interval, Refusal> {
         Ok(Interval {
-            months: i32::try_from(self.months).map_err(|_| Refusal::Range)?,
+            months: i32::try_from(self.months).map_err(|_| Refusal::Overflow)?,
             days: i32::try_from(self.days).map_err(|_| Refusal::Range)?,
             micros: self.micros,
         })
     }
 }
 
-/// Bits of the fields of an interval's modifier.
-mod range {
+/// Bits of the fields in an interval's modifier, whose upper half they are.
+pub mod range {
+    #![allow(missing_docs)]
+    pub const YEAR: i32 = 1 << 2;
     pub const MONTH: i32 = 1 << 1;
     pub const DAY: i32 = 1 << 3;
     pub const HOUR: i32 = 1 << 10;
@@ -318,6 +323,7 @@ pub fn parse_interval(text: &str, typmod: i32) -> SqlResult<Interval> {
             SqlState::INVALID_DATETIME,
             format!("invalid input syntax for type interval: \"{text}\""),
         ),
+        Refusal::Overflow => super::out_of_range("interval"),
         Refusal::Range => SqlError::new(
             SqlState::INTERVAL_OVERFLOW,
             format!("interval field value out of range: \"{text}\""),
@@ -411,6 +417,9 @@ fn parse_words(text: &str, typmod: i32) -> Result<Interval, Refusal> {
                 let micros = if negative { -micros } else { micros };
                 sum.micros = sum.micros.checked_add(micros).ok_or(Refusal::Range)?;
             } else if let Some((years, months)) = number.body.split_once('-') {
+                if rest.starts_with('-') {
+                    return Err(Refusal::Syntax);
+                }
                 let (years, _) = split_decimal(years)?;
                 let (months, _) = split_decimal(months)?;
                 if months >= 12 {

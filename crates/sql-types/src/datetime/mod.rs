@@ -28,7 +28,7 @@ pub use extract::{
     extract_time, extract_timestamp, extract_timestamptz,
 };
 pub use format::{format_date, format_time, format_timestamp, format_timestamptz};
-pub use interval::{fit_interval, format_interval, parse_interval};
+pub use interval::{fit_interval, format_interval, parse_interval, range as interval_fields};
 pub use parse::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
 pub use pattern::{interval_to_char, timestamp_to_char};
 pub use pattern_parse::{to_date, to_timestamp};

@@ -102,7 +102,8 @@ fn tokenize(text: &str) -> Result<Vec<Token<'_>>, Refusal> {
                 end = length;
             }
             b'+' | b'-' => {
-                let length = 1 + scan(&rest[1..], |byte| byte.is_ascii_digit() || byte == b':');
+                let length =
+                    1 + scan(&rest[1..], |byte| byte.is_ascii_digit() || matches!(byte, b':' | b'.'));
                 if length > 1 {
                     tokens.push(Token::Offset(first == b'-', &rest[1..length]));
                     end = length;
@@ -250,9 +251,15 @@ impl<'a> Fields<'a> {
                 Ok(())
             }
             Token::Offset(negative, text) => {
+                if text.contains('.') {
+                    return Err(Refusal::Syntax);
+                }
                 let seconds = parse_offset(text, 99).ok_or(Refusal::Displacement)?;
-                if seconds >= MAX_OFFSET || self.time.is_none() && self.date_is_missing() {
+                if seconds >= MAX_OFFSET {
                     return Err(Refusal::Displacement);
+                }
+                if self.time.is_none() && self.date_is_missing() {
+                    return Err(Refusal::Syntax);
                 }
                 if self.zone.is_some() {
                     return Err(Refusal::Syntax);
@@ -579,7 +586,9 @@ pub fn parse_time(text: &str, typmod: i32, context: &TextContext<'_>) -> SqlResu
     let mut fields = Fields { expect_time: false, ..Fields::default() };
     let tokens = tokenize(text).map_err(refuse)?;
     // `040506` and `0405` alone are times here.
-    if let [Token::Number(_), ..] = tokens[..] {
+    if let [Token::Number(text), ..] = tokens[..]
+        && scan(text, |byte| byte.is_ascii_digit()) > 2
+    {
         fields.expect_time = true;
     }
     for token in tokens {

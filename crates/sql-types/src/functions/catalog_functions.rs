@@ -199,6 +199,10 @@ pub static CATALOG_FUNCTIONS: &[Function] = catalog! {
     "pg_stat_get_tuples_updated" [OID] INT8 stable;
     "pg_stat_get_tuples_deleted" [OID] INT8 stable;
     "pg_stat_get_live_tuples" [OID] INT8 stable;
+    "pg_stat_get_last_vacuum_time" [OID] TIMESTAMPTZ stable;
+    "pg_stat_get_last_autovacuum_time" [OID] TIMESTAMPTZ stable;
+    "pg_stat_get_last_analyze_time" [OID] TIMESTAMPTZ stable;
+    "pg_stat_get_last_autoanalyze_time" [OID] TIMESTAMPTZ stable;
     "pg_stat_get_dead_tuples" [OID] INT8 stable;
     "pg_stat_get_blocks_fetched" [OID] INT8 stable;
     "pg_stat_get_blocks_hit" [OID] INT8 stable;

@@ -213,6 +213,21 @@ fn encoding_name(args: &[Datum]) -> SqlResult<Datum> {
     }))
 }
 
+/// The names of types, as `pg_proc.proargtypes` lists them.
+fn oidvector_types(context: &EvalContext<'_>, arguments: &[Datum]) -> SqlResult<Datum> {
+    let [Datum::Array(types)] = arguments else { return Ok(Datum::Null) };
+    let names = types.values.iter().map(|ty| match ty {
+        Datum::Oid(oid) => format_type(context, T(*oid), -1),
+        _ => String::new(),
+    });
+    Ok(Datum::text(names.collect::<Vec<_>>().join(", ")))
+}
+
+/// An address without the length of its network.
+fn without_mask(address: &str) -> &str {
+    address.split_once('/').map_or(address, |(host, _)| host)
+}
+
 fn name(value: &str) -> SqlResult<Datum> {
     Ok(Datum::text(value))
 }
@@ -264,6 +279,9 @@ pub(super) static TABLE: &[Function] = &[
     imm("pg_client_encoding", &[], T::NAME, |_, _| name("UTF8")).stable(),
     imm("getdatabaseencoding", &[], T::NAME, |_, _| name("UTF8")).stable(),
     imm("pg_is_in_recovery", &[], T::BOOL, |_, _| Ok(Datum::Bool(false))).volatile(),
+    imm("pg_is_wal_replay_paused", &[], T::BOOL, |_, _| Ok(Datum::Bool(false))).volatile(),
+    imm("oidvectortypes", &[T::OIDVECTOR], T::TEXT, oidvector_types).stable(),
+    imm("host", &[T::INET], T::TEXT, |_, a| name(without_mask(args::text(a, 0)?))),
     imm("pg_jit_available", &[], T::BOOL, |_, _| Ok(Datum::Bool(false))).volatile(),
     imm("pg_size_pretty", &[T::INT8], T::TEXT, |_, a| size_pretty(a)),
     imm("pg_size_pretty", &[T::NUMERIC], T::TEXT, |_, a| size_pretty(a)),

@@ -40,6 +40,19 @@ impl Binder<'_> {
         env: Env<'_>,
         options: QueryOptions,
     ) -> SqlResult<Plan> {
+        let changes = |cte: &&ast::Cte| {
+            matches!(
+                *cte.query.body,
+                ast::SetExpr::Insert(_)
+                    | ast::SetExpr::Update(_)
+                    | ast::SetExpr::Delete(_)
+                    | ast::SetExpr::Merge(_)
+            )
+        };
+        if let Some(cte) = with.cte_tables.iter().find(changes).filter(|_| !self.is_top_level()) {
+            let message = "WITH clause containing a data-modifying statement must be at the top level";
+            return Err(self.at(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message), cte.alias.name.span));
+        }
         let mut ctes = Vec::with_capacity(with.cte_tables.len());
         let body = self.bind_ctes(with.recursive, &with.cte_tables, env, &mut ctes, &mut |env| {
             self.bind_body(query, env, options)

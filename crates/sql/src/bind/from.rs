@@ -2,13 +2,16 @@
 
 use super::context::{Clause, ExprContext};
 use super::lookup::{RelationRef, SystemRef};
-use super::names::{ident_name, qualified};
+use super::names::{self, ident_name, qualified};
 use super::rows::Rows;
 use super::scope::{Relation, Scope, ScopeColumn};
 use super::{Binder, Env};
 use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor};
 use crate::parse;
-use crate::plan::{Expr, IndexAccess, Plan, PlanColumn, PlanKind, ProjectSetItem, RowLock, SetInvocation};
+use crate::plan::{
+    Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, ProjectSetItem, RowLock,
+    SetInvocation,
+};
 use sql_types::functions;
 use sql_types::{ColumnType, Datum, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{
@@ -183,7 +186,7 @@ impl Binder<'_> {
         env: Env<'s>,
         locks: &[ast::LockClause],
     ) -> SqlResult<FromItem<'s>> {
-        let written = qualified(name)?;
+        let written = names::relation(name)?;
         if written.schema.is_none()
             && let Some(frame) = env.ctes.and_then(|ctes| ctes.find(&written.name))
         {
@@ -218,8 +221,8 @@ impl Binder<'_> {
                 Ok(item)
             }
             RelationRef::System(system) => self.bind_system(&system, &written.name, alias, env),
-            RelationRef::Sequence(oid) => {
-                let plan = self.sequence_row(oid)?;
+            RelationRef::Sequence(oid, start) => {
+                let plan = self.sequence_row(oid, start)?;
                 self.named_plan(plan, &written.name, written.schema.as_deref(), alias, env)
             }
             RelationRef::Other(what) => {
@@ -235,7 +238,7 @@ impl Binder<'_> {
 
     /// Looks a relation up; 42P01 if there is none.
     pub(crate) fn find_relation(&self, name: &ObjectName) -> SqlResult<RelationRef> {
-        let written = qualified(name)?;
+        let written = names::relation(name)?;
         let catalog = self.context.catalog;
         if let Some(database) = &written.database
             && **database != *catalog.database()
@@ -365,13 +368,13 @@ impl Binder<'_> {
     }
 
     /// A sequence read like a table.
-    fn sequence_row(&self, oid: sql_types::Oid) -> SqlResult<Plan> {
+    fn sequence_row(&self, oid: sql_types::Oid, start: i64) -> SqlResult<Plan> {
         let sequence = Expr::Const(Datum::Oid(oid), Type::OID);
         let last = self.function("pg_sequence_last_value", vec![sequence])?;
         let called = Expr::IsNull(Box::new(last.clone()), true);
-        let one = Expr::Const(Datum::Int8(1), Type::INT8);
+        let start = Expr::Const(Datum::Int8(start), Type::INT8);
         let exprs = vec![
-            Expr::Coalesce(vec![last, one], Type::INT8),
+            Expr::Coalesce(vec![last, start], Type::INT8),
             Expr::Const(Datum::Int8(0), Type::INT8),
             called,
         ];
@@ -535,6 +538,9 @@ fn function_plan(
             .collect();
         return Ok(Plan::new(PlanKind::FunctionScan { functions, ordinality }, columns));
     }
+    if all_sets {
+        return functions_over_subqueries(calls, columns, ordinality, subplans);
+    }
     let multiple = calls.iter().any(|call| matches!(call, Source::Set(call) if call.columns.len() != 1));
     if ordinality || multiple {
         return Err(SqlError::unsupported("this combination of functions in FROM"));
@@ -552,7 +558,7 @@ fn function_plan(
             }
         });
     }
-    if all_sets || items.iter().any(|item| matches!(item, ProjectSetItem::Set(_))) {
+    if items.iter().any(|item| matches!(item, ProjectSetItem::Set(_))) {
         rows.stack(columns, |input| PlanKind::ProjectSet { input, exprs: items });
     } else {
         let exprs = items
@@ -564,6 +570,43 @@ fn function_plan(
             .collect();
         rows.stack(columns, |input| PlanKind::Project { input, exprs });
     }
+    Ok(rows.into_plan())
+}
+
+/// Functions that return rows, and whose arguments have subqueries: one row of the arguments, and laterally the functions.
+fn functions_over_subqueries(
+    calls: Vec<Source>,
+    columns: Vec<PlanColumn>,
+    ordinality: bool,
+    subplans: Vec<(crate::plan::SubPlan, bool)>,
+) -> SqlResult<Plan> {
+    let mut rows = Rows::new(Plan::one_row());
+    rows.set_subplans(subplans);
+    let (mut functions, mut exprs) = (Vec::with_capacity(calls.len()), Vec::new());
+    for call in calls {
+        let Source::Set(mut call) = call else { continue };
+        for arg in &mut call.args {
+            let placed = rows.place(arg.clone())?;
+            *arg = Expr::Outer { depth: 0, index: exprs.len(), ty: placed.ty() };
+            exprs.push(placed);
+        }
+        functions.push(call);
+    }
+    let given: Vec<_> = exprs.iter().map(|expr| PlanColumn::new("?column?", expr.ty())).collect();
+    rows.stack(given.clone(), |input| PlanKind::Project { input, exprs });
+    let called = Plan::new(PlanKind::FunctionScan { functions, ordinality }, columns.clone());
+    let first = given.len();
+    let both = given.into_iter().chain(columns.clone()).collect();
+    rows.stack(both, |left| PlanKind::Join {
+        kind: JoinKind::Inner,
+        method: JoinMethod::Lateral,
+        left,
+        right: Box::new(called),
+        on: None,
+    });
+    let exprs =
+        columns.iter().enumerate().map(|(at, column)| Expr::Column(first + at, column.ty.ty)).collect();
+    rows.stack(columns, |input| PlanKind::Project { input, exprs });
     Ok(rows.into_plan())
 }
 

@@ -4,7 +4,7 @@ use super::call::plain_arguments;
 use super::context::{Clause, ExprContext, Virtual};
 use super::expr::span_of;
 use super::lookup::RelationRef;
-use super::names::{ident_name, qualified};
+use super::names::{ident_name, qualified, relation};
 use super::query::QueryOptions;
 use super::rows::Rows;
 use super::scope::{Relation, Scope, ScopeColumn};
@@ -54,7 +54,7 @@ impl Binder<'_> {
 
     /// The table a statement changes.
     pub(crate) fn target_table(&self, name: &ObjectName, action: &str) -> SqlResult<Arc<TableDescriptor>> {
-        let written = qualified(name)?;
+        let written = relation(name)?;
         match self.find_relation(name)? {
             RelationRef::Table(table) if table.view.is_some() => Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,
@@ -70,7 +70,7 @@ impl Binder<'_> {
                 SqlState::INSUFFICIENT_PRIVILEGE,
                 format!("permission denied for table {}", written.name),
             )),
-            RelationRef::Sequence(_) | RelationRef::Other(_) => Err(SqlError::new(
+            RelationRef::Sequence(..) | RelationRef::Other(_) => Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,
                 format!("cannot {action} relation \"{}\"", written.name),
             )),
@@ -101,7 +101,7 @@ impl Binder<'_> {
         table: &'t TableDescriptor,
         given: &[ColumnId],
     ) -> SqlResult<&'t ColumnDescriptor> {
-        let written = qualified(name)?;
+        let written = relation(name)?;
         let column =
             table.columns.iter().find(|column| column.name == *written.name && written.schema.is_none());
         let Some(column) = column else {

@@ -54,7 +54,9 @@ impl Binder<'_> {
         if !is_fixed(to.ty, literal) {
             return Ok(Expr::Cast { expr: Box::new(unknown(literal)), to, explicit: true });
         }
-        let value = text::parse(plain, literal, &self.context.eval.text)?;
+        // The fields of an interval say what a lone number counts.
+        let read_as = if to.ty == Type::INTERVAL { to } else { plain };
+        let value = text::parse(read_as, literal, &self.context.eval.text)?;
         let constant = Expr::Const(value, to.ty);
         if to.typmod < 0 { Ok(constant) } else { self.length_cast(constant, to, true) }
     }

@@ -14,8 +14,8 @@ pub enum RelationRef {
     Table(Arc<TableDescriptor>),
     /// A view, to be expanded.
     View(ViewRef),
-    /// A sequence, which can be read like a table of one row.
-    Sequence(Oid),
+    /// A sequence, which can be read like a table of one row, and the value it starts with.
+    Sequence(Oid, i64),
     /// A computed catalog table.
     System(SystemRef),
     /// An index or something else that has a name among relations but cannot be read.

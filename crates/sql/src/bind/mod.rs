@@ -65,8 +65,8 @@ pub use lookup::{CatalogLookup, RelationRef, SystemRef, ViewRef};
 pub use names::{ident_name, object_name};
 pub(crate) use output_name::output_name;
 pub use table_expr::{
-    bind_check, bind_checks, bind_default, bind_domain_check, bind_generation, bind_index_expr,
-    bind_index_predicate, bind_row_expr, bind_scalar, default_of,
+    bind_argument, bind_check, bind_checks, bind_default, bind_domain_check, bind_generation,
+    bind_index_expr, bind_index_predicate, bind_row_expr, bind_scalar, default_of,
 };
 pub use types::{column_type, declared_type};
 pub use view::bind_view_query;
@@ -234,6 +234,11 @@ impl<'a> Binder<'a> {
         let result = f();
         self.depth.set(depth);
         result
+    }
+
+    /// Whether what is bound is the statement's own query, and not one within it.
+    pub(crate) fn is_top_level(&self) -> bool {
+        self.depth.get() <= 1
     }
 
     /// Adds a position to an error that has none.

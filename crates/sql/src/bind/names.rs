@@ -1,5 +1,6 @@
 //! Identifiers and qualified names.
 
+use crate::system::is_column_name;
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use sqlparser::tokenizer::Span;
@@ -51,6 +52,26 @@ fn part(part: &ObjectNamePart) -> SqlResult<&Ident> {
             Err(SqlError::new(SqlState::SYNTAX_ERROR, "a function call is not a name"))
         }
     }
+}
+
+/// Takes the name of a table apart, which unquoted is no reserved word.
+pub(crate) fn relation(name: &ObjectName) -> SqlResult<QualifiedName<'_>> {
+    if let Some(ObjectNamePart::Identifier(first)) = name.0.first() {
+        column(first)?;
+    }
+    qualified(name)
+}
+
+/// The name of a column, which unquoted is no reserved word.
+pub(crate) fn column(ident: &Ident) -> SqlResult<Cow<'_, str>> {
+    let name = ident_name(ident);
+    if ident.quote_style.is_none() && !is_column_name(&name) {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            format!("syntax error at or near \"{}\"", ident.value),
+        ));
+    }
+    Ok(name)
 }
 
 /// Takes a qualified name apart.

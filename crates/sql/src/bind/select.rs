@@ -12,7 +12,7 @@ use super::scope::ScopeColumn;
 use super::window::check_window_names;
 use super::{Binder, Env};
 use crate::plan::{Expr, Plan, PlanColumn, PlanKind, SortKey};
-use sql_types::{ColumnType, SqlError, SqlResult, SqlState};
+use sql_types::{ColumnType, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{self, Distinct, SelectItem, SelectItemQualifiedWildcardKind};
 use sqlparser::tokenizer::Span;
 use std::sync::Arc;
@@ -214,7 +214,7 @@ impl Binder<'_> {
         options: QueryOptions,
     ) -> SqlResult<OutputItem> {
         let bound = self.bind_expr(expr, context)?;
-        if let Expr::Array(elements, sql_types::Type::UNKNOWN) = &bound
+        if let Expr::Array(elements, Type::UNKNOWN) = &bound
             && elements.is_empty()
         {
             let error =
@@ -223,8 +223,23 @@ impl Binder<'_> {
             return Err(self.at(error, span_of(expr)));
         }
         let bound = if options.settle_types { self.resolve_unknown(bound)? } else { bound };
-        let column = self.output_column(name, &bound, context);
+        let mut column = self.output_column(name, &bound, context);
+        if column.ty.typmod < 0 {
+            column.ty.typmod = self.written_modifier(expr, column.ty.ty)?;
+        }
         Ok(OutputItem { expr: bound, column })
+    }
+
+    /// The modifier in a cast to this type, which a constant does not keep.
+    fn written_modifier(&self, expr: &ast::Expr, ty: Type) -> SqlResult<i32> {
+        let written = match expr {
+            ast::Expr::Nested(inner) => return self.written_modifier(inner, ty),
+            ast::Expr::Cast { data_type, .. } => data_type,
+            ast::Expr::TypedString(typed) => &typed.data_type,
+            _ => return Ok(-1),
+        };
+        let declared = super::types::declared_type(written, self.context)?;
+        Ok(if declared.ty == ty { declared.typmod } else { -1 })
     }
 
     /// What is known of an output column: its modifier and the table column it passes on.
@@ -241,7 +256,7 @@ impl Binder<'_> {
             column.table_oid = source.table_oid;
             column.attnum = source.attnum;
             column.fields = source.fields.clone();
-        } else if expr.ty() == sql_types::Type::RECORD {
+        } else if expr.ty() == Type::RECORD {
             column.fields = self.fields_of(expr, context);
         }
         column

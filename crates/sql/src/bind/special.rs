@@ -50,17 +50,12 @@ impl Binder<'_> {
 
     fn bind_interval(&self, interval: &ast::Interval, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
         let bound = self.bind_expr(&interval.value, context)?;
+        let ty = super::types::interval_literal(interval)?;
         let Expr::Const(sql_types::Datum::Text(text), Type::UNKNOWN) = &bound else {
-            return self.explicit_cast(bound, Type::INTERVAL.into());
-        };
-        let text = match &interval.leading_field {
-            Some(field) if interval.last_field.is_none() && text.trim().parse::<f64>().is_ok() => {
-                format!("{} {}", text.trim(), field.to_string().to_lowercase())
-            }
-            _ => text.to_string(),
+            return self.explicit_cast(bound, ty);
         };
         let span = span_of(&interval.value);
-        self.literal(&text, Type::INTERVAL.into()).map_err(|error| self.at(error, span))
+        self.literal(text, ty).map_err(|error| self.at(error, span))
     }
 
     /// COLLATE: the only order is bytewise, which is what "C" and the default mean here.

@@ -24,7 +24,7 @@ impl Binder<'_> {
         let oid = match found {
             RelationRef::Table(table) => table.oid,
             RelationRef::View(view) => view.oid,
-            RelationRef::Sequence(oid) => *oid,
+            RelationRef::Sequence(oid, _) => *oid,
             // Of the catalog schema, which is always searched.
             _ => return,
         };

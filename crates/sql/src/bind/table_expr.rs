@@ -212,6 +212,12 @@ pub fn bind_scalar(expr: &sqlparser::ast::Expr, context: &BindContext<'_>) -> Sq
     if expressions.subplans.is_empty() { Ok(bound) } else { Err(SqlError::unsupported("a subquery here")) }
 }
 
+/// An argument of EXECUTE, cast to the type of its parameter.
+pub fn bind_argument(expr: &sqlparser::ast::Expr, ty: Type, context: &BindContext<'_>) -> SqlResult<Expr> {
+    let bound = bind_scalar(expr, context)?;
+    Binder::new(context, None, 0).coerce(bound, ty, CastKind::Assignment)
+}
+
 impl Binder<'_> {
     /// The default of a column and the sub-plans it needs (`nextval`).
     pub(crate) fn default_expr(

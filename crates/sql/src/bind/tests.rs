@@ -158,7 +158,7 @@ impl MemoryCatalog {
             relations.insert(table.name.clone(), RelationRef::Table(Arc::new(table)));
         }
         relations.insert("v".to_string(), RelationRef::View(v));
-        relations.insert("s_id_seq".to_string(), RelationRef::Sequence(20030));
+        relations.insert("s_id_seq".to_string(), RelationRef::Sequence(20030, 1));
         relations.insert("t_pkey".to_string(), RelationRef::Other("indexes"));
         MemoryCatalog { relations }
     }

@@ -2,9 +2,11 @@
 
 use super::names::qualified;
 use super::{BindContext, CatalogLookup};
+use sql_types::datetime;
 use sql_types::{ColumnType, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, ObjectName, TimezoneInfo,
+    self, ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, IntervalFields, ObjectName,
+    TimezoneInfo,
 };
 
 /// The type a type name stands for; for a domain, the type it is over.
@@ -46,10 +48,7 @@ fn resolve(ty: &DataType, catalog: &dyn CatalogLookup, path: &[String]) -> SqlRe
             TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => seconds(Type::TIMESTAMP, *precision),
             TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => seconds(Type::TIMESTAMPTZ, *precision),
         },
-        DataType::Interval { fields: None, precision } => seconds(Type::INTERVAL, *precision),
-        DataType::Interval { fields: Some(_), .. } => {
-            return Err(SqlError::unsupported("type interval with fields"));
-        }
+        DataType::Interval { fields, precision } => interval(fields.as_ref(), *precision),
         DataType::Uuid => Type::UUID.into(),
         DataType::JSON => Type::JSON.into(),
         DataType::JSONB => Type::JSONB.into(),
@@ -132,6 +131,59 @@ fn seconds(ty: Type, precision: Option<u64>) -> ColumnType {
     // The modifier of an interval also has the fields kept, which are all of them.
     let fields = if ty == Type::INTERVAL { 0x7fff << 16 } else { 0 };
     ColumnType { ty, typmod: precision.map_or(-1, |digits| fields | digits.min(6) as i32) }
+}
+
+/// An interval that keeps these fields, or all.
+fn interval(fields: Option<&IntervalFields>, precision: Option<u64>) -> ColumnType {
+    let Some(fields) = fields else { return seconds(Type::INTERVAL, precision) };
+    use datetime::interval_fields::{DAY, HOUR, MINUTE, MONTH, SECOND, YEAR};
+    let mask = match fields {
+        IntervalFields::Year => YEAR,
+        IntervalFields::Month => MONTH,
+        IntervalFields::Day => DAY,
+        IntervalFields::Hour => HOUR,
+        IntervalFields::Minute => MINUTE,
+        IntervalFields::Second => SECOND,
+        IntervalFields::YearToMonth => YEAR | MONTH,
+        IntervalFields::DayToHour => DAY | HOUR,
+        IntervalFields::DayToMinute => DAY | HOUR | MINUTE,
+        IntervalFields::DayToSecond => DAY | HOUR | MINUTE | SECOND,
+        IntervalFields::HourToMinute => HOUR | MINUTE,
+        IntervalFields::HourToSecond => HOUR | MINUTE | SECOND,
+        IntervalFields::MinuteToSecond => MINUTE | SECOND,
+    };
+    let digits = precision.map_or(0xffff, |digits| digits.min(6) as i32);
+    ColumnType { ty: Type::INTERVAL, typmod: mask << 16 | digits }
+}
+
+/// The type of `interval '…'` with the fields behind the literal.
+pub(super) fn interval_literal(interval: &ast::Interval) -> SqlResult<ColumnType> {
+    use ast::DateTimeField as Field;
+    let Some(first) = &interval.leading_field else { return Ok(Type::INTERVAL.into()) };
+    let fields = match (first, &interval.last_field) {
+        (Field::Year, None) => IntervalFields::Year,
+        (Field::Month, None) => IntervalFields::Month,
+        (Field::Day, None) => IntervalFields::Day,
+        (Field::Hour, None) => IntervalFields::Hour,
+        (Field::Minute, None) => IntervalFields::Minute,
+        (Field::Second, None) => IntervalFields::Second,
+        (Field::Year, Some(Field::Month)) => IntervalFields::YearToMonth,
+        (Field::Day, Some(Field::Hour)) => IntervalFields::DayToHour,
+        (Field::Day, Some(Field::Minute)) => IntervalFields::DayToMinute,
+        (Field::Day, Some(Field::Second)) => IntervalFields::DayToSecond,
+        (Field::Hour, Some(Field::Minute)) => IntervalFields::HourToMinute,
+        (Field::Hour, Some(Field::Second)) => IntervalFields::HourToSecond,
+        (Field::Minute, Some(Field::Second)) => IntervalFields::MinuteToSecond,
+        (first, _) => {
+            let message = format!("syntax error at or near \"{}\"", first.to_string().to_lowercase());
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+    };
+    let precision = match (first, &interval.last_field) {
+        (Field::Second, None) => interval.leading_precision,
+        _ => interval.fractional_seconds_precision,
+    };
+    Ok(self::interval(Some(&fields), precision))
 }
 
 fn array_of(element: ColumnType) -> SqlResult<ColumnType> {

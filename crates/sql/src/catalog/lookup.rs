@@ -35,7 +35,7 @@ impl DatabaseCatalog {
             Relation::Table(oid) | Relation::MaterializedView(oid) => {
                 RelationRef::Table(self.snapshot.table(oid)?.clone())
             }
-            Relation::Sequence(oid) => RelationRef::Sequence(oid),
+            Relation::Sequence(oid) => RelationRef::Sequence(oid, self.snapshot.sequences.get(&oid)?.start),
             Relation::Index(..) => RelationRef::Other("index"),
             Relation::View(oid) => {
                 let view = self.snapshot.views.get(&oid)?;

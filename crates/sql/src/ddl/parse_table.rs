@@ -187,7 +187,7 @@ fn serial(ty: &DataType) -> Option<u8> {
 
 /// A column with its constraints.
 pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> {
-    let name = c.ident()?;
+    let name = c.column_ident()?;
     let ty = c.data_type()?;
     let mut column = ColumnDef {
         name,
@@ -637,7 +637,7 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
 
 fn rename(c: &mut Cursor) -> SqlResult<AlterAction> {
     if c.take("to") {
-        return Ok(AlterAction::Rename(c.ident()?));
+        return Ok(AlterAction::Rename(c.column_ident()?));
     }
     if c.take("constraint") {
         let name = c.ident()?;
@@ -647,7 +647,7 @@ fn rename(c: &mut Cursor) -> SqlResult<AlterAction> {
     c.take("column");
     let name = c.ident()?;
     c.expect("to")?;
-    Ok(AlterAction::RenameColumn { name, to: c.ident()? })
+    Ok(AlterAction::RenameColumn { name, to: c.column_ident()? })
 }
 
 fn alter_column(c: &mut Cursor) -> SqlResult<AlterAction> {

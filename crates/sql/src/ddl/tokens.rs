@@ -5,6 +5,7 @@
 
 use crate::bind::ident_name;
 use crate::parse::Source;
+use crate::system::is_column_name;
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{ArrayElemTypeDef, DataType, Ident};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -171,10 +172,21 @@ impl Cursor {
         }
     }
 
+    /// An identifier that names a column or table, which unquoted is no reserved word.
+    pub(crate) fn column_ident(&mut self) -> SqlResult<String> {
+        if let Some(Token::Word(word)) = self.peek()
+            && word.quote_style.is_none()
+            && !is_column_name(&word.value.to_ascii_lowercase())
+        {
+            return Err(self.syntax_error());
+        }
+        self.ident()
+    }
+
     /// A name with at most a schema and a database in front.
     pub(crate) fn name(&mut self) -> SqlResult<Name> {
         let position = self.here();
-        let mut parts = vec![self.ident()?];
+        let mut parts = vec![self.column_ident()?];
         while self.take_token(&Token::Period) {
             parts.push(self.ident()?);
         }
@@ -210,9 +222,9 @@ impl Cursor {
     /// `(a, b, …)`
     pub(crate) fn ident_list(&mut self) -> SqlResult<Vec<String>> {
         self.expect_token(&Token::LParen)?;
-        let mut list = vec![self.ident()?];
+        let mut list = vec![self.column_ident()?];
         while self.take_token(&Token::Comma) {
-            list.push(self.ident()?);
+            list.push(self.column_ident()?);
         }
         self.expect_token(&Token::RParen)?;
         Ok(list)

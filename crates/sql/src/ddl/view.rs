@@ -56,7 +56,7 @@ impl CatalogLookup for Noting<'_> {
         let oid = match &found {
             Some(RelationRef::Table(table)) => Some(table.oid),
             Some(RelationRef::View(view)) => Some(view.oid),
-            Some(RelationRef::Sequence(oid)) => Some(*oid),
+            Some(RelationRef::Sequence(oid, _)) => Some(*oid),
             _ => None,
         };
         if let Some(oid) = oid {

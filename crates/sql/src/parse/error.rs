@@ -24,6 +24,13 @@ pub(super) fn near(source: &Source, token: &TokenWithSpan) -> SqlError {
     place(error, source, token.span.start)
 }
 
+/// A number that runs into a word.
+pub(super) fn junk_after_number(source: &Source, number: &TokenWithSpan, word: &TokenWithSpan) -> SqlError {
+    let text = source.between(number.span.start, word.span.end).unwrap_or_default();
+    let message = format!("trailing junk after numeric literal at or near \"{text}\"");
+    place(SqlError::new(SqlState::SYNTAX_ERROR, message), source, number.span.start)
+}
+
 fn at_end(source: &Source) -> SqlError {
     let end = u32::try_from(source.text().chars().count()).unwrap_or(u32::MAX - 1);
     SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input").at(end + 1)

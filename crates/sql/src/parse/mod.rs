@@ -20,6 +20,7 @@
 
 mod as_of;
 mod classify;
+mod dialect;
 mod error;
 mod limits;
 mod rewrite;
@@ -30,6 +31,8 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use dialect::Postgres;
+
 pub use as_of::AsOf;
 pub use classify::StatementKind;
 pub use limits::{MAX_CHAIN, MAX_NESTING};
@@ -37,10 +40,9 @@ pub use source::Source;
 
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 use std::sync::Arc;
 
 /// Longest query string taken, in bytes.
@@ -153,13 +155,51 @@ pub fn parse_type(text: &str) -> SqlResult<ast::DataType> {
 }
 
 fn tokenize(source: &Source) -> SqlResult<Vec<TokenWithSpan>> {
-    let dialect = PostgreSqlDialect {};
     let mut tokens = Vec::with_capacity(source.text().len() / 4);
-    Tokenizer::new(&dialect, source.text())
+    Tokenizer::new(&Postgres, source.text())
         .tokenize_with_location_into_buf(&mut tokens)
         .map_err(|error| error::token(source, &error))?;
-    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
-    Ok(tokens)
+    refuse_trailing_junk(source, &tokens)?;
+    join_literals(source, tokens)
+}
+
+/// Takes blanks and comments out. Literals with a line end between them are one, on one line they are an error.
+fn join_literals(source: &Source, tokens: Vec<TokenWithSpan>) -> SqlResult<Vec<TokenWithSpan>> {
+    let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let mut line_ended = false;
+    for token in tokens {
+        if let Token::Whitespace(blank) = &token.token {
+            line_ended |= matches!(blank, Whitespace::Newline | Whitespace::SingleLineComment { .. });
+            continue;
+        }
+        if let Token::SingleQuotedString(more) = &token.token
+            && let Some(before) = joined.last_mut()
+            && let Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) = &mut before.token
+        {
+            if !line_ended {
+                return Err(error::near(source, &token));
+            }
+            text.push_str(more);
+            before.span.end = token.span.end;
+        } else {
+            joined.push(token);
+        }
+        line_ended = false;
+    }
+    Ok(joined)
+}
+
+/// A word that begins where a number ends is no alias.
+fn refuse_trailing_junk(source: &Source, tokens: &[TokenWithSpan]) -> SqlResult<()> {
+    for pair in tokens.windows(2) {
+        if let [number, word] = pair
+            && matches!(number.token, Token::Number(..))
+            && matches!(&word.token, Token::Word(word) if word.quote_style.is_none())
+        {
+            return Err(error::junk_after_number(source, number, word));
+        }
+    }
+    Ok(())
 }
 
 fn split(tokens: Vec<TokenWithSpan>) -> Vec<Vec<TokenWithSpan>> {
@@ -178,8 +218,7 @@ fn split(tokens: Vec<TokenWithSpan>) -> Vec<Vec<TokenWithSpan>> {
 }
 
 fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
-    const DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
-    Parser::new(&DIALECT).with_recursion_limit(PARSER_DEPTH).with_tokens_with_locations(tokens)
+    Parser::new(&Postgres).with_recursion_limit(PARSER_DEPTH).with_tokens_with_locations(tokens)
 }
 
 fn expect_end(source: &Source, parser: &Parser<'_>) -> SqlResult<()> {

@@ -106,6 +106,11 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
             tokens.remove(index + 1);
             1
         }
+        // Functions that `sqlparser` has a form of its own for, and only without a schema.
+        _ if word_at(tokens, index, "pg_catalog") && names_special_function(tokens, index) => {
+            tokens.drain(index..index + 2);
+            1
+        }
         _ if word_at(tokens, index, "variadic")
             && index > 0
             && matches!(tokens[index - 1].token, Token::LParen | Token::Comma) =>
@@ -156,6 +161,15 @@ fn replace(tokens: &mut Vec<TokenWithSpan>, range: std::ops::Range<usize>, with:
     let Some(span) = tokens.get(range.start).map(|token| token.span) else { return };
     let with = with.iter().map(|token| TokenWithSpan { token: token.clone(), span });
     tokens.splice(range, with.collect::<Vec<_>>());
+}
+
+fn names_special_function(tokens: &[TokenWithSpan], index: usize) -> bool {
+    const SPECIAL: [&str; 7] = ["substring", "position", "overlay", "trim", "extract", "ceil", "floor"];
+    let at =
+        |ahead: usize, wanted: Token| tokens.get(index + ahead).is_some_and(|token| token.token == wanted);
+    at(1, Token::Period)
+        && at(3, Token::LParen)
+        && SPECIAL.iter().any(|name| word_at(tokens, index + 2, name))
 }
 
 /// A token as SQL text.

@@ -4,7 +4,8 @@ use super::analyze;
 use crate::ddl::statement::Ddl;
 use crate::ddl::tokens::{Cursor, Name};
 use crate::parse::{self, AsOf, Statement, StatementKind};
-use sql_types::{SqlError, SqlResult, SqlState};
+use sql_types::datetime::{self, TimeZone};
+use sql_types::{Interval, SqlError, SqlResult, SqlState};
 use sqlparser::ast::DataType;
 use sqlparser::tokenizer::Token;
 use std::sync::Arc;
@@ -388,6 +389,26 @@ fn setting_name(c: &mut Cursor) -> SqlResult<String> {
 }
 
 /// Words with meanings of their own in a value.
+/// The zone that lies an interval east of Greenwich, which in a zone's name lies west.
+fn zone_of_interval(text: &str) -> SqlResult<String> {
+    let interval = datetime::parse_interval(text, -1)?;
+    let refused = match interval {
+        Interval { months, .. } if months != 0 => Some("months"),
+        Interval { days, .. } if days != 0 => Some("days"),
+        _ => None,
+    };
+    if let Some(field) = refused {
+        let message = format!("invalid value for parameter \"TimeZone\": \"INTERVAL '{text}'\"");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER, message)
+            .with_detail(format!("Cannot specify {field} in time zone interval.")));
+    }
+    let seconds = interval.micros / datetime::SECOND;
+    let zone = i32::try_from(seconds).ok().map(TimeZone::fixed);
+    let zone =
+        zone.ok_or_else(|| SqlError::new(SqlState::INVALID_PARAMETER, "time zone interval out of range"))?;
+    Ok(zone.name().to_string())
+}
+
 fn setting_value(c: &mut Cursor) -> SqlResult<Option<String>> {
     if c.take("default") {
         return Ok(None);
@@ -451,7 +472,7 @@ fn set(c: &mut Cursor) -> SqlResult<Command> {
         } else if c.take("interval") {
             let text = c.string()?;
             let _unit = c.take("hour to minute") || c.take("hour");
-            Some(text)
+            Some(zone_of_interval(&text)?)
         } else {
             setting_value(c)?
         };

@@ -15,14 +15,12 @@
 //! * No lock of the process is held across an await.
 //! * A statement that loses against another transaction is run again, a bounded number of times, if
 //!   it is the first of its transaction and no row of it has left the session.
-//! * Bounded: statements prepared by SQL and cursors ([`MOST_NAMED`]), notices, notifications,
+//! * Bounded: named prepared statements and cursors ([`MOST_NAMED`]), notices, notifications,
 //!   savepoints, sizes of settings.
 //!
 //! # What is missing
 //!
-//! Cursors without SCROLL see changes made after they were opened, and run forward only. Protocol-level
-//! prepared statements are known to the SQL node, not here: `EXECUTE` and `DEALLOCATE` do not reach
-//! them. Two-phase commit.
+//! Cursors without SCROLL see changes made after they were opened, and run forward only. Two-phase commit.
 
 pub(crate) mod activity;
 pub(crate) mod analyze;
@@ -46,6 +44,7 @@ mod run;
 mod schema;
 pub(crate) mod sequences;
 pub(crate) mod settings;
+pub(crate) mod statements;
 mod temporary;
 #[cfg(test)]
 mod tests;
@@ -79,7 +78,7 @@ use std::time::Duration;
 use transaction::Open;
 use view::{SessionView, Shared, now_micros};
 
-/// Statements prepared by SQL and cursors a session may hold, each.
+/// Named prepared statements and cursors a session may hold, each.
 const MOST_NAMED: usize = 10_000;
 
 /// One client's session.
@@ -87,8 +86,6 @@ pub struct Session {
     shared: Arc<Shared>,
     view: Arc<SessionView>,
     transaction: Option<Box<Open>>,
-    /// SQL's PREPARE.
-    named: HashMap<String, Arc<Prepared>>,
     cursors: HashMap<String, Cursor>,
     next_cursor: u64,
     /// Temporary tables, views and sequences, as of the last commit.
@@ -160,7 +157,6 @@ impl Session {
             shared,
             view,
             transaction: None,
-            named: HashMap::new(),
             cursors: HashMap::new(),
             next_cursor: 1,
             temporary: None,

@@ -393,8 +393,7 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         "iso_8601" => IntervalStyle::Iso8601,
         _ => IntervalStyle::Postgres,
     };
-    let time_zone = TimeZone::find(get("timezone")).or_else(|| TimeZone::parse_setting(get("timezone")).ok());
-    let time_zone = time_zone.unwrap_or(TimeZone::UTC);
+    let time_zone = TimeZone::parse_setting(get("timezone")).unwrap_or(TimeZone::UTC);
     Derived {
         literals: format!("{} {date_order:?} {interval_style:?}", time_zone.name()).into(),
         time_zone,

@@ -8,8 +8,7 @@ use super::locks::LockKey;
 use super::portal::{Portal, Progress};
 use super::prepared::{self, Prepared};
 use super::transaction::Open;
-use super::view::now_micros;
-use super::{Description, MOST_NAMED, Session, definitions, text_column};
+use super::{Description, Session, definitions, text_column};
 use crate::bind;
 use crate::catalog::Relation;
 use crate::ddl::tokens::Name;
@@ -52,15 +51,6 @@ impl Session {
         }
     }
 
-    fn prepared(&self, name: &str) -> SqlResult<Arc<Prepared>> {
-        self.named.get(name).cloned().ok_or_else(|| {
-            SqlError::new(
-                SqlState::INVALID_STATEMENT_NAME,
-                format!("prepared statement \"{name}\" does not exist"),
-            )
-        })
-    }
-
     /// The statement an EXECUTE names and the values it gives it.
     pub(super) fn execute_params(
         &mut self,
@@ -79,8 +69,7 @@ impl Session {
         let context = view.bind_context(&session, &[]);
         let env = EvalEnv { eval: &session, params: &[], outer: None };
         let values = args.iter().zip(&prepared.param_types).map(|(text, ty)| {
-            let text = format!("CAST(({text}) AS {ty})");
-            let bound = bind::bind_scalar(&crate::parse::parse_expr(&text)?, &context)?;
+            let bound = bind::bind_argument(&crate::parse::parse_expr(text)?, *ty, &context)?;
             eval(&bound, &[], &env)
         });
         let values = values.collect::<SqlResult<Vec<_>>>()?;
@@ -293,13 +282,11 @@ impl Session {
             }
             Command::Deallocate(Some(name)) => {
                 self.prepared(name)?;
-                self.named.remove(name);
-                self.name_statements();
+                self.close_statement(name);
                 "DEALLOCATE"
             }
             Command::Deallocate(None) => {
-                self.named.clear();
-                self.name_statements();
+                self.close_statements();
                 "DEALLOCATE ALL"
             }
             Command::Close(name) => {
@@ -398,50 +385,6 @@ impl Session {
         definitions::all().iter().map(row).collect()
     }
 
-    fn prepare_named(
-        &mut self,
-        name: &str,
-        types: &[sqlparser::ast::DataType],
-        statement: &Arc<super::Statement>,
-    ) -> SqlResult<()> {
-        if self.named.contains_key(name) {
-            let message = format!("prepared statement \"{name}\" already exists");
-            return Err(SqlError::new(SqlState::DUPLICATE_STATEMENT, message));
-        }
-        if self.named.len() >= MOST_NAMED {
-            return Err(SqlError::new(
-                SqlState::PROGRAM_LIMIT,
-                "too many prepared statements in one session",
-            ));
-        }
-        let view = self.view.clone();
-        let session = view.eval(self.times());
-        let context = view.bind_context(&session, &[]);
-        let types = types.iter().map(|ty| bind::column_type(ty, &context).map(|ty| ty.ty));
-        let types = types.collect::<SqlResult<Vec<_>>>()?;
-        let command = prepared::command_of(statement)?;
-        if !matches!(*command, Command::Planned) {
-            return Err(SqlError::new(
-                SqlState::SYNTAX_ERROR,
-                "only queries and statements that change rows can be prepared",
-            ));
-        }
-        let prepared = self.prepare_command(statement.clone(), command, &types)?;
-        self.named.insert(name.to_string(), prepared);
-        self.name_statements();
-        Ok(())
-    }
-
-    /// Makes the prepared statements known to `pg_prepared_statements`.
-    fn name_statements(&self) {
-        let list = self.named.iter().map(|(name, prepared)| {
-            let text =
-                prepared.statement.as_ref().map_or_else(|| "".into(), |statement| statement.text.clone());
-            (name.clone(), text, now_micros(), prepared.param_types.clone())
-        });
-        self.shared.named.lock().statements = list.collect();
-    }
-
     fn discard(&mut self, what: Discard) -> SqlResult<&'static str> {
         match what {
             Discard::All => {
@@ -455,8 +398,7 @@ impl Session {
                 settings.set("role", None, false, false)?;
                 settings.reset_all(false);
                 drop(settings);
-                self.named.clear();
-                self.name_statements();
+                self.close_statements();
                 self.shared.engine.notify.unlisten(self.shared.session, None);
                 self.shared.release_session_locks();
                 self.shared.sequences.lock().clear();

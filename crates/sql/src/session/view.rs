@@ -6,6 +6,7 @@ use super::locks::{LockKey, Scope};
 use super::notify::Inbox;
 use super::sequences::SequenceState;
 use super::settings::{Derived, Settings};
+use super::statements::NamedStatement;
 use crate::bind::BindContext;
 use crate::catalog::temporary::Temporary;
 use crate::catalog::{CatalogSnapshot, DatabaseCatalog};
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use sql_types::context::{EvalContext, Random, TextContext};
 use sql_types::{Oid, SqlError, SqlResult, SqlState, Type};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Notices kept until they are sent.
@@ -44,7 +46,7 @@ pub(crate) struct Shared {
 /// What has a name in the session.
 #[derive(Default)]
 pub(crate) struct Named {
-    pub statements: Vec<(String, Arc<str>, i64, Vec<Type>)>,
+    pub statements: HashMap<String, NamedStatement>,
     pub cursors: Vec<(String, Arc<str>, i64, bool)>,
 }
 

@@ -120,6 +120,14 @@ pub(super) fn keywords() -> impl Iterator<Item = (&'static str, &'static str, bo
     })
 }
 
+/// Whether a word (in lower case) can name a column or table unquoted.
+pub(crate) fn is_column_name(word: &str) -> bool {
+    static RESERVED: LazyLock<std::collections::HashSet<&'static str>> = LazyLock::new(|| {
+        keywords().filter(|(_, code, _)| matches!(*code, "R" | "T")).map(|(word, ..)| word).collect()
+    });
+    !RESERVED.contains(word)
+}
+
 /// Whether a word must be quoted to be a name.
 pub(crate) fn is_reserved_word(word: &str) -> bool {
     static RESERVED: LazyLock<std::collections::HashSet<&'static str>> =

@@ -215,7 +215,10 @@ impl SessionView {
                 let view = snapshot.views.get(&oid).map(|view| self.view_definition(view));
                 optional(view.or_else(materialized))
             }
-            "pg_get_expr" => args.first().cloned().unwrap_or(Datum::Null),
+            "pg_get_expr" => match args {
+                [Datum::Text(text), _, Datum::Bool(true)] => Datum::text(super::pretty::outermost(text)),
+                _ => args.first().cloned().unwrap_or(Datum::Null),
+            },
             "pg_get_userbyid" => Datum::text(snapshot.role_name(first)),
             "pg_get_serial_sequence" => optional(self.serial_sequence(text_arg(args, 0), text_arg(args, 1))?),
             "pg_get_function_arguments" | "pg_get_function_identity_arguments" => {
@@ -476,6 +479,7 @@ impl SessionView {
                 let rows = table.and_then(|table| table.statistics.rows());
                 Datum::Int8(rows.unwrap_or(0.0) as i64)
             }
+            name if name.starts_with("pg_stat_get_last_") => Datum::Null,
             name if name.starts_with("pg_stat_get_") => Datum::Int8(0),
             "pg_stat_clear_snapshot" | "pg_stat_reset" => Datum::text(""),
             "pg_is_in_recovery" => Datum::Bool(false),

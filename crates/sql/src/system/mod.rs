@@ -33,7 +33,7 @@ use crate::bind::SystemRef;
 use crate::session::view::SessionView;
 use sql_types::{Row, SqlResult};
 
-pub(crate) use builtin::{is_reserved_word, is_type_name};
+pub(crate) use builtin::{is_column_name, is_reserved_word, is_type_name};
 pub(crate) use contention::{SCHEMA as INTERNAL_SCHEMA, blocking_pids};
 
 /// Whether a schema is one of computed tables, in which nobody makes any.

@@ -170,7 +170,8 @@ fn attribute(cx: &SystemContext<'_>, a: Attribute<'_>) -> Row {
         ("attnum", int(i64::from(a.number))),
         ("attndims", int(i64::from(ty.ty.is_plain_array()))),
         ("attcacheoff", int(-1)),
-        ("atttypmod", int(i64::from(ty.typmod))),
+        // That of a domain is its own.
+        ("atttypmod", int(if a.domain.is_some() { -1 } else { i64::from(ty.typmod) })),
         ("attbyval", bool(builtin.map_or(is_enum, |ty| ty.by_value))),
         ("attalign", letter(builtin.map_or('i', |ty| ty.align))),
         ("attstorage", letter(builtin.map_or(if is_enum { 'p' } else { 'x' }, |ty| ty.storage))),

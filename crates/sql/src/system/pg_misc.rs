@@ -8,6 +8,7 @@ use super::row::{SystemContext, bool, int, oid, optional, text};
 use crate::session::activity::Activity;
 use crate::session::locks::{LockKey, mode};
 use crate::session::sequences;
+use crate::session::statements::NamedStatement;
 use sql_types::{Datum, Row, SqlResult, Type};
 use std::sync::Arc;
 
@@ -130,16 +131,16 @@ fn own_locks(cx: &SystemContext<'_>) -> Vec<Row> {
 
 fn statements(cx: &SystemContext<'_>) -> Vec<Row> {
     let named = cx.view.shared.named.lock();
-    let row = |(name, query, prepared, types): &(String, std::sync::Arc<str>, i64, Vec<Type>)| {
+    let row = |(name, statement): (&String, &NamedStatement)| {
+        let prepared = &statement.prepared;
+        let query = prepared.statement.as_ref().map_or_else(|| "".into(), |statement| statement.text.clone());
+        let types = prepared.param_types().iter().map(|ty| Datum::Oid(ty.0)).collect();
         cx.row(vec![
             ("name", text(name)),
-            ("statement", Datum::Text(query.clone())),
-            ("prepare_time", Datum::Timestamptz(*prepared)),
-            (
-                "parameter_types",
-                Datum::array(Type::REGTYPE, types.iter().map(|ty| Datum::Oid(ty.0)).collect()),
-            ),
-            ("from_sql", bool(true)),
+            ("statement", Datum::Text(query)),
+            ("prepare_time", Datum::Timestamptz(statement.prepared_at)),
+            ("parameter_types", Datum::array(Type::REGTYPE, types)),
+            ("from_sql", bool(statement.from_sql)),
         ])
     };
     named.statements.iter().map(row).collect()

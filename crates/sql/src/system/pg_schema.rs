@@ -40,6 +40,7 @@ pub(super) fn rows(cx: &SystemContext<'_>) -> Option<Vec<Row>> {
         "pg_extension" => extensions(cx),
         "pg_opclass" => operator_classes(cx),
         "pg_opfamily" => operator_families(cx),
+        "pg_rewrite" => rewrite_rules(cx),
         _ => return None,
     })
 }
@@ -52,6 +53,22 @@ fn namespaces(cx: &SystemContext<'_>) -> Vec<Row> {
             ("nspname", text(&schema.name)),
             ("nspowner", oid(schema.owner)),
             ("nspacl", acl(cx, schema.oid, schema.owner)),
+        ])
+    })
+    .collect()
+}
+
+/// The rule that makes a relation a view; its OID is one more name of the view's.
+fn rewrite_rules(cx: &SystemContext<'_>) -> Vec<Row> {
+    let mine = cx.catalog().views.values().filter(|view| view.database == cx.database());
+    mine.map(|view| {
+        cx.row(vec![
+            ("oid", oid(view.oid)),
+            ("rulename", text("_RETURN")),
+            ("ev_class", oid(view.oid)),
+            ("ev_type", letter('1')),
+            ("ev_enabled", letter('O')),
+            ("is_instead", bool(true)),
         ])
     })
     .collect()

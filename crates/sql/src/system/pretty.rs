@@ -26,6 +26,30 @@ pub(super) fn cast_operands(text: &str) -> String {
     out
 }
 
+/// Leaves out parentheses around the whole of an expression.
+pub(super) fn outermost(text: &str) -> &str {
+    let Some(within) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return text };
+    let (mut depth, mut rest) = (0_usize, within);
+    while let Some(at) = rest.find(['(', ')', '\'', '"']) {
+        let here = rest.get(at..).unwrap_or_default();
+        let taken = match here.as_bytes().first() {
+            Some(b'(') => {
+                depth += 1;
+                1
+            }
+            // The first parenthesis ends before the last one does.
+            Some(b')') if depth == 0 => return text,
+            Some(b')') => {
+                depth -= 1;
+                1
+            }
+            _ => quoted_length(here),
+        };
+        rest = here.get(taken..).unwrap_or_default();
+    }
+    within
+}
+
 /// The length of the literal or quoted name that a text begins with. A doubled quote begins another, which is the same
 /// here.
 fn quoted_length(text: &str) -> usize {
@@ -46,7 +70,14 @@ fn cast_name(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::cast_operands;
+    use super::{cast_operands, outermost};
+
+    #[test]
+    fn parentheses_go_that_are_around_everything() {
+        assert_eq!(outermost("(a > 0)"), "a > 0");
+        assert_eq!(outermost("(a) + (b)"), "(a) + (b)");
+        assert_eq!(outermost("((a = ')') OR (b))"), "(a = ')') OR (b)");
+    }
 
     #[test]
     fn only_names_lose_their_parentheses() {

@@ -1,0 +1,3 @@
+DROP TABLE posts;
+DROP TABLE users;
+DROP TYPE role;

@@ -1,0 +1,4 @@
+DROP VIEW writers;
+ALTER TABLE users RENAME COLUMN labels TO tags;
+ALTER TABLE users DROP COLUMN email;
+ALTER TABLE posts DROP COLUMN words;

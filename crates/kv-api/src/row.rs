@@ -43,6 +43,17 @@ pub fn take_byte(input: &mut &[u8]) -> Option<u8> {
 /// Takes a length or another unsigned number in LEB128 off the front of `input`.
 #[inline]
 pub fn take_length(input: &mut &[u8]) -> Option<usize> {
+    if let Some((&byte, rest)) = input.split_first()
+        && byte < 0x80
+    {
+        *input = rest;
+        return Some(usize::from(byte));
+    }
+    take_long_length(input)
+}
+
+/// The same for numbers of several bytes.
+fn take_long_length(input: &mut &[u8]) -> Option<usize> {
     let mut value = 0u64;
     for shift in (0..63).step_by(7) {
         let byte = take_byte(input)?;
@@ -77,11 +88,9 @@ pub fn take_payload<'a>(input: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
 /// The integer of a payload of at most eight bytes, big-endian.
 #[inline]
 pub fn integer(payload: &[u8]) -> i64 {
-    let fill = if payload.first().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
-    let mut bytes = [fill; 8];
-    let start = bytes.len().saturating_sub(payload.len());
-    bytes[start..].copy_from_slice(&payload[payload.len().saturating_sub(8)..]);
-    i64::from_be_bytes(bytes)
+    // Most are short, so that a loop is quicker than a copy of unknown length.
+    let sign = payload.first().map_or(0, |byte| i64::from(*byte as i8) >> 7);
+    payload[payload.len().saturating_sub(8)..].iter().fold(sign, |value, byte| value << 8 | i64::from(*byte))
 }
 
 /// The integer of a payload of at most sixteen bytes, big-endian.

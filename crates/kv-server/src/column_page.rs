@@ -1,7 +1,7 @@
 //! Scans that return columns: a program is run over what a scan finds.
 
 use crate::read::{Budget, Page, Unread, resume_after};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use kv_api::batch::{Response, Scan};
 use kv_api::columns::{Program, Reader};
 use kv_api::key::TENANT_PREFIX_LEN;
@@ -11,6 +11,8 @@ use storage::mvcc::View;
 /// Bytes of columns at which a page ends. As a rule what is read ends it earlier, but a row that is short, or damaged, may
 /// have many columns.
 const MAX_COLUMN_BYTES: usize = 16 << 20;
+/// After how many rows it is looked how many bytes there are.
+const LOOK_EVERY: u64 = 64;
 
 /// Evaluates one page of a scan with a program. What is read counts against the budget, wanted or not: it bounds the time
 /// that a page takes.
@@ -29,21 +31,31 @@ pub fn column_page(
     let mut reader =
         Reader::new(program).map_err(|error| KvError::new(KvErrorKind::InvalidRequest, error.to_string()))?;
     let mut scanner = view.scan(&scan.start, &scan.end, scan.reverse);
-    let mut row = BytesMut::new();
+    let mut scratch = BytesMut::new();
     let (mut resume, mut unfit) = (None, false);
-    while let Some(mark) = scanner.next(&mut row)? {
-        let (key, value) = (&row[mark.start..mark.middle], &row[mark.middle..mark.end]);
+    let mut take = |key: &[u8], value: &[u8]| -> Result<Option<Bytes>, KvError> {
         if reader.take(key.get(TENANT_PREFIX_LEN..).unwrap_or_default(), value).is_err() {
             unfit = true;
-            break;
+            return Ok(Some(Bytes::new()));
         }
-        budget.take_row(mark.end - mark.start)?;
+        budget.take_row(key.len() + value.len())?;
         let is_full = scan.limit > 0 && reader.rows() >= scan.limit;
-        if budget.is_spent() || is_full || reader.bytes() >= MAX_COLUMN_BYTES {
-            resume = if scanner.is_exhausted() { None } else { resume_after(scan, key) };
-            break;
+        let is_large = reader.seen().is_multiple_of(LOOK_EVERY) && reader.bytes() >= MAX_COLUMN_BYTES;
+        let stops = budget.is_spent() || is_full || is_large;
+        Ok(stops.then(|| Bytes::copy_from_slice(key)))
+    };
+    let last = loop {
+        match scanner.visit(&mut scratch, &mut take)? {
+            None => break None,
+            Some(taken) => {
+                if let Some(last) = taken? {
+                    break Some(last);
+                }
+            }
         }
-        row.clear();
+    };
+    if let Some(last) = last.filter(|_| !unfit && !scanner.is_exhausted()) {
+        resume = resume_after(scan, &last);
     }
     let may_have_newer = scanner.may_have_newer();
     let columns = Some(Box::new(reader.finish(unfit)));

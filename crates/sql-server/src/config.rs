@@ -22,5 +22,12 @@ pub struct Config {
     pub max_connections: usize,
 }
 
+impl Config {
+    /// The directory of temporary files, beside the socket.
+    pub fn spill_directory(&self) -> PathBuf {
+        self.socket.with_extension("spill")
+    }
+}
+
 /// Connections a SQL node accepts unless told otherwise.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 2_000;

@@ -10,6 +10,8 @@ use process::control_messages::{Assignment, FromNode, ToNode, read_message, writ
 use process::metrics::Usage;
 use process::tls::{self, CertificatePem};
 use sql::engine::{Engine, TenantInfo};
+use sql::exec::NodeBudget;
+use sql::exec::spill::Spill;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,6 +121,12 @@ async fn exchange(
     }
 }
 
+/// Where statements put what does not fit into memory; none if that cannot be.
+fn spill(config: &Config) -> Option<Spill> {
+    let opened = Spill::open(&config.spill_directory(), Spill::DEFAULT_BYTES);
+    opened.inspect_err(|error| tracing::warn!("nothing can be spilled: {error}")).ok()
+}
+
 async fn assign(config: &Config, node: &Arc<Node>, assignment: Assignment) -> Result<(), String> {
     if node.tenant_id().is_some() {
         return Err("this node serves a tenant already".into());
@@ -136,7 +144,9 @@ async fn assign(config: &Config, node: &Arc<Node>, assignment: Assignment) -> Re
         owner_role: assignment.owner_role,
         owner_verifier: assignment.owner_verifier,
     };
-    let engine = Engine::open(Arc::new(kv), tenant).await.map_err(|error| error.to_string())?;
+    let memory = NodeBudget::new(NodeBudget::DEFAULT_BYTES, spill(config));
+    let engine =
+        Engine::open_within(Arc::new(kv), tenant, memory).await.map_err(|error| error.to_string())?;
     tracing::info!(tenant = engine.tenant().id, name = engine.tenant().name, "serving");
     node.assign(engine);
     Ok(())

@@ -136,6 +136,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> io::Result<(
     // No new connection finds the socket; those that are open are told.
     unix.abort();
     let _ = std::fs::remove_file(&config.socket);
+    let _ = std::fs::remove_dir_all(config.spill_directory());
     node.end();
     let ended = async {
         while node.connections() > 0 {

@@ -5,7 +5,7 @@
 
 use crate::catalog::{CatalogSnapshot, Garbage, store};
 use crate::ddl::placement;
-use crate::exec::kv_error;
+use crate::exec::{MemoryBudget, NodeBudget, kv_error};
 use crate::session::activity::Registry;
 use crate::session::locks::LockManager;
 use crate::session::notify::NotifyHub;
@@ -89,6 +89,8 @@ pub struct Engine {
     /// When the engine was opened, in microseconds since 2000-01-01 UTC.
     pub(crate) started: i64,
     opened: Instant,
+    /// The memory of all statements.
+    memory: Arc<NodeBudget>,
     next_session: AtomicU64,
     analytic_parts: AtomicU64,
 }
@@ -99,6 +101,18 @@ impl Engine {
     /// # Errors
     /// None today.
     pub async fn open(kv: Arc<KvClient>, tenant: TenantInfo) -> SqlResult<Arc<Engine>> {
+        Self::open_within(kv, tenant, NodeBudget::new(NodeBudget::DEFAULT_BYTES, None)).await
+    }
+
+    /// The same; its statements use memory within a budget.
+    ///
+    /// # Errors
+    /// None today.
+    pub async fn open_within(
+        kv: Arc<KvClient>,
+        tenant: TenantInfo,
+        memory: Arc<NodeBudget>,
+    ) -> SqlResult<Arc<Engine>> {
         Ok(Arc::new(Engine {
             kv,
             tenant,
@@ -116,9 +130,15 @@ impl Engine {
             auto_analyze: Mutex::default(),
             started: crate::session::view::now_micros(),
             opened: Instant::now(),
+            memory,
             next_session: AtomicU64::new(1),
             analytic_parts: AtomicU64::new(0),
         }))
+    }
+
+    /// The memory of a statement that may use so many bytes.
+    pub(crate) fn statement_memory(&self, bytes: usize) -> MemoryBudget {
+        MemoryBudget::within(bytes, &self.memory)
     }
 
     /// The tenant.

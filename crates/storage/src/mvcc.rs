@@ -26,8 +26,8 @@ use crate::engine::{Bounds, Cursor, Reader, Space, WriteBatch};
 use crate::error::StorageResult;
 use crate::intent::{IntentView, VisibleIntent};
 use crate::key::{
-    decode_data_value, decode_history_version, header, history_prefix, inverted_timestamp_bytes, replaced_at,
-    timestamp_bytes,
+    StoredVersion, decode_data_value, decode_history_version, header, history_prefix,
+    inverted_timestamp_bytes, replaced_at, timestamp_bytes,
 };
 use bytes::{Bytes, BytesMut};
 use kv_api::{Span, Timestamp};
@@ -217,6 +217,31 @@ impl Scanner<'_> {
                 Step::End => return Ok(None),
             }
         }
+    }
+
+    /// Gives the next row's key and value to `take` where they lie, and returns what it returns; `None` at the end of the
+    /// span. `scratch` is used, and emptied, for rows that do not lie in one piece.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    pub fn visit<T>(
+        &mut self,
+        scratch: &mut BytesMut,
+        take: impl FnOnce(&[u8], &[u8]) -> T,
+    ) -> StorageResult<Option<T>> {
+        if self.locks.is_none()
+            && self.overlay.is_none()
+            && let Some((key, value)) = self.data.item()
+            && let StoredVersion { timestamp, value: Some(value) } = decode_data_value(value)?
+            && timestamp <= self.view.timestamp
+        {
+            let taken = take(key, value);
+            advance(&mut *self.data, self.reverse);
+            return Ok(Some(taken));
+        }
+        scratch.clear();
+        let Some(mark) = self.next(scratch)? else { return Ok(None) };
+        Ok(Some(take(&scratch[mark.start..mark.middle], &scratch[mark.middle..mark.end])))
     }
 
     /// Whether the scan has certainly come to the end of its span.

@@ -12,12 +12,15 @@ use crate::error::{StorageError, StorageResult};
 use crate::garbage::GarbageFloors;
 use parking_lot::Mutex;
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactionDecision, DB,
-    DBCompressionType, DBRawIterator, DBRecoveryMode, DataBlockIndexType, LogLevel, Options, ReadOptions,
-    WriteOptions,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactionDecision,
+    DB, DBCompressionType, DBRawIterator, DBRecoveryMode, DataBlockIndexType, LogLevel, LruCacheOptions,
+    Options, ReadOptions, WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
+
+/// The block cache has two to the power of this parts with a lock each.
+const CACHE_SHARD_BITS: i32 = 4;
 
 /// Files of the history older than this are rewritten, which drops their garbage.
 const HISTORY_REWRITE_SECONDS: u64 = 3600;
@@ -38,7 +41,7 @@ pub struct RocksConfig {
 impl Default for RocksConfig {
     fn default() -> Self {
         RocksConfig {
-            block_cache_bytes: 64 << 20,
+            block_cache_bytes: 256 << 20,
             memtable_bytes: 32 << 20,
             max_open_files: 512,
             background_jobs: 2,
@@ -63,7 +66,11 @@ impl RocksEngine {
     /// [`StorageError::InUse`] if another process has it open, [`StorageError::Incompatible`] if it has
     /// spaces this program does not know, [`StorageError::Corruption`] if files are damaged or missing.
     pub fn open(path: &Path, config: &RocksConfig) -> StorageResult<Self> {
-        let cache = Cache::new_lru_cache(config.block_cache_bytes);
+        let mut lru = LruCacheOptions::default();
+        lru.set_capacity(config.block_cache_bytes);
+        // As many as there are by default would be smaller than some blocks, which then never stay.
+        lru.set_num_shard_bits(CACHE_SHARD_BITS);
+        let cache = Cache::new_lru_cache_opts(&lru);
         let options = database_options(config);
         let garbage = Arc::default();
         let families = Space::ALL
@@ -142,6 +149,9 @@ fn space_options(space: Space, config: &RocksConfig, cache: &Cache) -> Options {
     table.set_cache_index_and_filter_blocks_with_high_priority(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
     table.set_format_version(6);
+    // Indexes and filters in pieces: those of a whole file are read anew whenever they were pushed out of the cache.
+    table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    table.set_pin_top_level_index_and_filter(true);
     table.set_block_size(8 << 10);
     let mut options = Options::default();
     options.set_compression_type(DBCompressionType::Lz4);
@@ -151,6 +161,7 @@ fn space_options(space: Space, config: &RocksConfig, cache: &Cache) -> Options {
         Space::Data | Space::Locks => {
             // Read by whole key: filters skip tables, a hash finds the key within its block.
             table.set_bloom_filter(10.0, false);
+            table.set_partition_filters(true);
             table.set_optimize_filters_for_memory(true);
             table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
             options.set_memtable_whole_key_filtering(true);

@@ -30,6 +30,16 @@ pub struct ColumnBatch {
     /// Whether it ends before a row that the program cannot read.
     #[prost(bool, tag = "3")]
     pub unfit: bool,
+    /// How many rows the program was run over, those that do not satisfy its conditions included.
+    #[prost(uint64, tag = "4")]
+    pub seen: u64,
+}
+
+impl ColumnBatch {
+    /// Bytes of all columns.
+    pub fn bytes(&self) -> usize {
+        self.columns.iter().map(|one| one.values.len() + one.offsets.len() + one.validity.len()).sum()
+    }
 }
 
 /// A column that grows.
@@ -49,6 +59,7 @@ impl Builder {
     }
 
     /// Appends a value of the column's kind.
+    #[inline]
     pub fn push(&mut self, value: &Value<'_>) {
         let is_null = matches!(value, Value::Null);
         if is_null || !self.validity.is_empty() {
@@ -120,7 +131,7 @@ mod tests {
         assert_eq!((column.values.len(), &column.values[38..]), (40, &[19u8, 0][..]));
         let mut first = Builder::new(Kind::Bytes);
         first.push(&Value::Null);
-        first.push(&Value::Bytes(b"ab".into()));
+        first.push(&Value::Bytes(b"ab"));
         let column = first.finish();
         assert_eq!((&column.validity[..], &column.values[..]), (&[2u8][..], &b"ab"[..]));
         assert_eq!(&column.offsets[..], [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);

@@ -2,8 +2,34 @@
 
 use super::like::Pattern;
 use super::reader::{BadProgram, Value};
-use super::{Comparison, Condition, Constant, Kind, Wanted};
+use super::{Comparison, Condition, Constant, Kind, Program, Wanted};
 use std::cmp::Ordering;
+
+/// All that a row must satisfy.
+#[derive(Debug)]
+pub(super) struct Tests {
+    all: Vec<Test>,
+    /// Of each, one alternative, all of it.
+    any: Vec<Vec<Vec<Test>>>,
+}
+
+impl Tests {
+    pub fn new(program: &Program) -> Result<Self, BadProgram> {
+        let tests = |conditions: &[Condition]| -> Result<Vec<Test>, BadProgram> {
+            conditions.iter().map(|condition| Test::new(condition, &program.columns)).collect()
+        };
+        let branches =
+            |choice: &super::Choice| choice.branches.iter().map(|one| tests(&one.conditions)).collect();
+        let any = program.choices.iter().map(branches).collect::<Result<_, _>>()?;
+        Ok(Tests { all: tests(&program.conditions)?, any })
+    }
+
+    /// Whether a row satisfies them.
+    pub fn hold(&self, row: &[Value<'_>]) -> bool {
+        let all = |tests: &[Test]| tests.iter().all(|test| test.holds(row));
+        all(&self.all) && self.any.iter().all(|branches| branches.iter().any(|branch| all(branch)))
+    }
+}
 
 /// A condition that is known to fit the columns it compares.
 #[derive(Debug)]
@@ -120,7 +146,7 @@ fn holds(comparison: Comparison, order: Ordering) -> bool {
 fn compare_constant(value: &Value<'_>, constant: &Owned) -> Option<Ordering> {
     match (value, constant) {
         (Value::Integer(value), Owned::Integer(constant)) => Some(value.cmp(constant)),
-        (Value::Bytes(value), Owned::Bytes(constant)) => Some(value.as_ref().cmp(constant)),
+        (Value::Bytes(value), Owned::Bytes(constant)) => Some((*value).cmp(&constant[..])),
         _ => None,
     }
 }

@@ -130,6 +130,22 @@ pub struct Condition {
     pub other: Option<u32>,
 }
 
+/// Conditions, all of which hold.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Branch {
+    /// Which.
+    #[prost(message, repeated, tag = "1")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A condition on a row that one of several alternatives satisfies.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Choice {
+    /// The alternatives.
+    #[prost(message, repeated, tag = "1")]
+    pub branches: Vec<Branch>,
+}
+
 /// What a scan returns of each row, and of which rows.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Program {
@@ -145,4 +161,7 @@ pub struct Program {
     /// What a row must satisfy, all of it.
     #[prost(message, repeated, tag = "4")]
     pub conditions: Vec<Condition>,
+    /// Of each of these, one alternative.
+    #[prost(message, repeated, tag = "5")]
+    pub choices: Vec<Choice>,
 }

@@ -1,12 +1,12 @@
 //! [`Reader`]: a program that is run.
 
 use super::batch::Builder;
-use super::condition::Test;
+use super::condition::Tests;
 use super::{ColumnBatch, KeyKind, Kind, MAX_COLUMNS, Program, Wanted};
 use crate::encoding::{decode_bytes, decode_i64};
 use crate::row::{self, Columns, tag};
 use bytes::Bytes;
-use std::borrow::Cow;
+use smallvec::{SmallVec, smallvec};
 
 /// The first byte of a key column that is NULL.
 const KEY_NULL: u8 = 0xff;
@@ -31,21 +31,27 @@ pub enum Taken {
 }
 
 /// A value of a column.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value<'a> {
     Null,
     Integer(i64),
     Wide(i128),
-    Bytes(Cow<'a, [u8]>),
+    Bytes(&'a [u8]),
 }
+
+/// The wanted columns of a row. Reading one of usual width allocates nothing.
+type RowValues<'a> = SmallVec<[Value<'a>; 16]>;
 
 /// Runs a program over rows.
 #[derive(Debug)]
 pub struct Reader {
     layout: Layout,
-    tests: Vec<Test>,
+    tests: Tests,
     builders: Vec<Builder>,
     rows: u64,
+    seen: u64,
+    /// Bytes of key columns whose form in the key is another.
+    unescaped: Vec<u8>,
 }
 
 /// Where the columns lie.
@@ -117,12 +123,11 @@ impl Reader {
         for column in &columns {
             column.missing_value().map_err(|Unfit| BadProgram("a missing value of another kind"))?;
         }
-        let tests = program.conditions.iter().map(|condition| Test::new(condition, &program.columns));
-        let tests = tests.collect::<Result<_, _>>()?;
+        let tests = Tests::new(program)?;
         let builders = columns.iter().map(|column| Builder::new(column.kind)).collect();
         let prefix_len = program.prefix_len as usize;
         let layout = Layout { prefix_len, key, columns, by_number, from_value };
-        Ok(Reader { layout, tests, builders, rows: 0 })
+        Ok(Reader { layout, tests, builders, rows: 0, seen: 0, unescaped: Vec::new() })
     }
 
     /// Takes a row, given by its key behind the tenant's prefix and its value.
@@ -130,8 +135,9 @@ impl Reader {
     /// # Errors
     /// If the program cannot read it. Nothing was appended then.
     pub fn take(&mut self, key: &[u8], value: &[u8]) -> Result<Taken, Unfit> {
-        let row = self.layout.read(key, value)?;
-        if !self.tests.iter().all(|test| test.holds(&row)) {
+        let row = self.layout.read(key, value, &mut self.unescaped)?;
+        self.seen += 1;
+        if !self.tests.hold(&row) {
             return Ok(Taken::Dropped);
         }
         for (builder, value) in self.builders.iter_mut().zip(&row) {
@@ -146,6 +152,11 @@ impl Reader {
         self.rows
     }
 
+    /// Rows taken so far, kept or dropped.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
     /// Bytes kept so far, about.
     pub fn bytes(&self) -> usize {
         self.builders.iter().map(Builder::bytes).sum()
@@ -154,25 +165,24 @@ impl Reader {
     /// What was kept.
     pub fn finish(self, unfit: bool) -> ColumnBatch {
         let columns = self.builders.into_iter().map(Builder::finish).collect();
-        ColumnBatch { rows: self.rows, columns, unfit }
+        ColumnBatch { rows: self.rows, columns, unfit, seen: self.seen }
     }
 }
 
 impl Layout {
-    fn read<'a>(&'a self, key: &[u8], value: &'a [u8]) -> Result<Vec<Value<'a>>, Unfit> {
-        let mut row = Vec::with_capacity(self.columns.len());
-        for column in &self.columns {
-            row.push(column.missing_value()?);
-        }
-        let mut rest = key.get(self.prefix_len..).ok_or(Unfit)?;
-        for step in &self.key {
-            let found = take_key(step.kind, step.column.is_some(), &mut rest).ok_or(Unfit)?;
-            if let Some(position) = step.column
-                && let (Some(slot), Some(column)) = (row.get_mut(position), self.columns.get(position))
-            {
-                *slot = column.fitting(found)?;
+    fn read<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+        unescaped: &'a mut Vec<u8>,
+    ) -> Result<RowValues<'a>, Unfit> {
+        let mut row: RowValues<'a> = smallvec![Value::Null; self.columns.len()];
+        for (slot, column) in row.iter_mut().zip(&self.columns) {
+            if !column.missing.is_empty() {
+                *slot = column.missing_value()?;
             }
         }
+        self.read_key(key, &mut row, unescaped)?;
         let mut left = self.from_value;
         if left == 0 {
             return Ok(row);
@@ -195,23 +205,69 @@ impl Layout {
         }
         Ok(row)
     }
+
+    /// Reads the wanted columns of the key.
+    fn read_key<'a>(
+        &'a self,
+        key: &'a [u8],
+        row: &mut RowValues<'a>,
+        unescaped: &'a mut Vec<u8>,
+    ) -> Result<(), Unfit> {
+        let mut rest = key.get(self.prefix_len..).ok_or(Unfit)?;
+        unescaped.clear();
+        let mut decoded: SmallVec<[(usize, usize, usize); 4]> = SmallVec::new();
+        for step in &self.key {
+            let found = take_key(step.kind, &mut rest).ok_or(Unfit)?;
+            let Some(position) = step.column else { continue };
+            let found = match found {
+                KeyValue::Plain(value) => value,
+                KeyValue::Escaped(mut bytes) => {
+                    let start = unescaped.len();
+                    unescaped.extend_from_slice(&decode_bytes(&mut bytes).ok_or(Unfit)?);
+                    decoded.push((position, start, unescaped.len()));
+                    continue;
+                }
+            };
+            if let (Some(slot), Some(column)) = (row.get_mut(position), self.columns.get(position)) {
+                *slot = column.fitting(found)?;
+            }
+        }
+        let unescaped: &'a [u8] = unescaped;
+        for (position, start, end) in decoded {
+            let bytes = unescaped.get(start..end).ok_or(Unfit)?;
+            if let (Some(slot), Some(column)) = (row.get_mut(position), self.columns.get(position)) {
+                *slot = column.fitting(Value::Bytes(bytes))?;
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Takes a key column off the front of `input`; its value only if it is wanted.
-fn take_key(kind: KeyKind, wanted: bool, input: &mut &[u8]) -> Option<Value<'static>> {
+/// What lies in a key.
+enum KeyValue<'a> {
+    Plain(Value<'a>),
+    /// Bytes with zeros among them, as they are in the key.
+    Escaped(&'a [u8]),
+}
+
+/// Takes a key column off the front of `input`.
+#[inline]
+fn take_key<'a>(kind: KeyKind, input: &mut &'a [u8]) -> Option<KeyValue<'a>> {
     if input.first() == Some(&KEY_NULL) {
         *input = &input[1..];
-        return Some(Value::Null);
+        return Some(KeyValue::Plain(Value::Null));
     }
-    Some(match kind {
-        KeyKind::Integer => Value::Integer(decode_i64(input)?),
-        KeyKind::Bytes if wanted => Value::Bytes(decode_bytes(input)?.into()),
-        KeyKind::Bytes => {
-            // The end is the first zero byte that none follows as part of the value.
-            let end = (0..input.len()).find(|at| input[*at] == 0 && input.get(at + 1) == Some(&0x01))?;
-            *input = &input[end + 2..];
-            Value::Null
-        }
+    if kind == KeyKind::Integer {
+        return decode_i64(input).map(|value| KeyValue::Plain(Value::Integer(value)));
+    }
+    // The end is the first zero byte that none follows as part of the value.
+    let all = *input;
+    let first_zero = all.iter().position(|byte| *byte == 0)?;
+    let end = (first_zero..all.len()).find(|at| all[*at] == 0 && all.get(at + 1) == Some(&0x01))?;
+    *input = &all[end + 2..];
+    Some(match end == first_zero {
+        true => KeyValue::Plain(Value::Bytes(&all[..end])),
+        false => KeyValue::Escaped(&all[..end + 2]),
     })
 }
 
@@ -221,6 +277,7 @@ impl Column {
     }
 
     /// Takes a value off the front of `input`.
+    #[inline]
     fn value<'a>(&self, input: &mut &'a [u8]) -> Result<Value<'a>, Unfit> {
         let (tag, payload) = row::take_payload(input).ok_or(Unfit)?;
         self.fitting(match tag {
@@ -228,7 +285,7 @@ impl Column {
             tag::FALSE => Value::Integer(0),
             tag::TRUE => Value::Integer(1),
             tag::INTEGER => Value::Integer(row::integer(payload)),
-            tag::BYTES => Value::Bytes(payload.into()),
+            tag::BYTES => Value::Bytes(payload),
             tag::NUMERIC => {
                 let (scale, digits) = payload.split_first_chunk::<2>().ok_or(Unfit)?;
                 if u32::from(u16::from_be_bytes(*scale)) != self.scale {
@@ -245,6 +302,7 @@ impl Column {
     }
 
     /// A value, if it is one of the column's kind.
+    #[inline]
     fn fitting<'a>(&self, value: Value<'a>) -> Result<Value<'a>, Unfit> {
         match (self.kind, value) {
             (_, Value::Null) => Ok(Value::Null),
@@ -259,15 +317,9 @@ impl Column {
     }
 }
 
-fn trimmed(bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
-    let kept = bytes.len() - bytes.iter().rev().take_while(|byte| **byte == b' ').count();
-    match bytes {
-        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..kept]),
-        Cow::Owned(mut bytes) => {
-            bytes.truncate(kept);
-            Cow::Owned(bytes)
-        }
-    }
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    let kept = bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+    &bytes[..kept]
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use futures::future::BoxFuture;
 use kv_api::Span;
-use kv_api::columns::{Comparison, Condition, Constant, Kind, Program};
+use kv_api::columns::{Branch, Choice, Comparison, Condition, Constant, Kind, Program};
 use kv_client::ColumnPage;
 use sql_types::datetime::DAY;
 use sql_types::functions::Volatility;
@@ -68,16 +68,29 @@ impl ColumnScan {
         let Some((mut program, slots)) = program(plan, node, &codec)? else { return Ok(None) };
         let types: Vec<ColumnType> = plan.columns.iter().map(|column| column.ty).collect();
         let sayable = Conditions { types: &types, slots: &slots, program: &program, env };
-        let (mut conditions, mut left) = (Vec::new(), Vec::new());
+        let (mut conditions, mut choices, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for part in node.filter.into_iter().flat_map(Expr::conjuncts) {
-            match sayable.condition(part) {
-                Some(condition) => conditions.push(condition),
-                None => left.push(part),
+            if let Some(condition) = sayable.condition(part) {
+                conditions.push(condition);
+            } else if let Some(choice) = sayable.choice(part) {
+                choices.push(choice);
+            } else {
+                left.push(part);
             }
         }
-        program.conditions = conditions;
+        (program.conditions, program.choices) = (conditions, choices);
         let scan = ColumnScan { program: Arc::new(program), slots, parts: parts(spans) };
         Ok(Some((scan, left)))
+    }
+
+    /// Whether it returns all columns of the plan.
+    pub fn has_all_columns(&self) -> bool {
+        self.slots.iter().all(Option::is_some)
+    }
+
+    /// What is still to be read.
+    pub fn spans(&self) -> Vec<Span> {
+        self.parts.iter().map(|part| part.span.clone()).collect()
     }
 
     /// Looks which parts can be read side by side.
@@ -106,7 +119,7 @@ impl ColumnScan {
         Some(Box::pin(async move { (number, kv::scan_columns(cx, &span, &program).await) }))
     }
 
-    /// Takes the page that was read of a part: its columns as arrays.
+    /// Takes the page that was read of a part: its columns as arrays. If it does not fit, the part is still to be read.
     pub fn take(
         &mut self,
         number: usize,
@@ -116,11 +129,12 @@ impl ColumnScan {
         if page.columns.unfit {
             return Err(Misfit);
         }
+        let batch = columns::from_columns(page.columns, &self.slots, schema)?;
         match (self.parts.iter_mut().find(|part| part.number == number), page.resume) {
             (Some(part), Some(rest)) => (part.span, part.under_way) = (rest, false),
             _ => self.parts.retain(|part| part.number != number),
         }
-        columns::from_columns(page.columns, &self.slots, schema)
+        Ok(batch)
     }
 }
 
@@ -197,6 +211,16 @@ impl Conditions<'_> {
         }
     }
 
+    /// The alternatives that a part of a filter is; none if programs cannot say one of them.
+    fn choice(&self, expr: &Expr) -> Option<Choice> {
+        let Expr::Or(alternatives) = expr else { return None };
+        let branch = |alternative: &Expr| {
+            let conditions = alternative.conjuncts().into_iter().map(|part| self.condition(part));
+            Some(Branch { conditions: conditions.collect::<Option<_>>()? })
+        };
+        Some(Choice { branches: alternatives.iter().map(branch).collect::<Option<_>>()? })
+    }
+
     fn of(&self, column: usize, comparison: Comparison, constants: Vec<Constant>) -> Option<Condition> {
         let slot = (*self.slots.get(column)?)?;
         Some(Condition { column: slot as u32, comparison: comparison as i32, constants, other: None })
@@ -218,6 +242,9 @@ impl Conditions<'_> {
 
     fn columns(&self, left: usize, comparison: Comparison, right: usize) -> Option<Condition> {
         if matches!(comparison, Comparison::Like | Comparison::NotLike) {
+            return None;
+        }
+        if !are_alike(self.types.get(left)?.ty, self.types.get(right)?.ty) {
             return None;
         }
         let (left_slot, right_slot) = ((*self.slots.get(left)?)?, (*self.slots.get(right)?)?);
@@ -242,11 +269,8 @@ impl Conditions<'_> {
         let slot = (*self.slots.get(column)?)?;
         let wanted = self.program.columns.get(slot)?;
         let (ty, own) = (expr.ty(), self.types.get(column)?.ty);
-        // Equal bytes mean equal values between integers and between texts; times of unlike types are compared
-        // otherwise.
-        let alike = |is: fn(Type) -> bool| is(ty) && is(own);
         let is_midnight = (own, ty) == (Type::DATE, Type::TIMESTAMP);
-        if ty != own && !alike(is_integer) && !alike(is_text) && !is_midnight {
+        if !are_alike(ty, own) && !is_midnight {
             return None;
         }
         let integer = |integer: i64| Some(Constant { integer, ..Constant::default() });
@@ -269,6 +293,13 @@ impl Conditions<'_> {
             _ => None,
         }
     }
+}
+
+/// Whether equal bytes mean equal values: between integers and between texts they do, but times of unlike types are
+/// compared otherwise.
+fn are_alike(left: Type, right: Type) -> bool {
+    let both = |is: fn(Type) -> bool| is(left) && is(right);
+    left == right || both(is_integer) || both(is_text)
 }
 
 fn is_text(ty: Type) -> bool {

@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CastExpr, Column, LikeExpr, Literal, case, in_list, is_not_null, is_null, not,
+    BinaryExpr, CastExpr, Column, LikeExpr, Literal, case, in_list, is_not_null, is_null, lit, not,
 };
 use sql_types::functions::{Function, Volatility};
 use sql_types::{Datum, Type};
@@ -235,6 +235,49 @@ impl Translator<'_> {
             return None;
         }
         Some(Typed { expr: case(None, pairs, otherwise).ok()?, data })
+    }
+
+    /// A CASE whose results are numbers with unlike numbers of decimals, as numbers with the most of them; and how many
+    /// its value has. None if they are alike, or it cannot be translated.
+    pub fn mixed_case(&self, expr: &Expr) -> Option<(Typed, Arc<dyn PhysicalExpr>)> {
+        let Expr::Case { branches, otherwise, ty: Type::NUMERIC } = expr else { return None };
+        let number = |expr: &Expr| match as_decimal(self.translate(expr)?)? {
+            Typed { expr, data: DataType::Decimal128(precision, scale) } if scale >= 0 => {
+                Some((expr, precision, scale))
+            }
+            _ => None,
+        };
+        let conditions = branches.iter().map(|one| self.condition(&one.0)).collect::<Option<Vec<_>>>()?;
+        let results = branches.iter().map(|one| number(&one.1)).collect::<Option<Vec<_>>>()?;
+        let otherwise = match otherwise {
+            Some(otherwise) => Some(number(otherwise)?),
+            None => None,
+        };
+        let all = || results.iter().chain(&otherwise);
+        let most = all().map(|(_, _, scale)| *scale).max()?;
+        if all().all(|(_, _, scale)| *scale == most) {
+            return None;
+        }
+        let whole = all().map(|(_, precision, scale)| i16::from(*precision) - i16::from(*scale)).max()?;
+        let precision = u8::try_from(whole + i16::from(most)).ok().filter(|digits| *digits <= MOST_DIGITS)?;
+        let data = DataType::Decimal128(precision, most);
+        let value = |(expr, precision, scale): &(Arc<dyn PhysicalExpr>, u8, i8)| {
+            let typed = Typed { expr: expr.clone(), data: DataType::Decimal128(*precision, *scale) };
+            convert(typed, data.clone()).expr
+        };
+        let decimals = |(expr, _, scale): &(Arc<dyn PhysicalExpr>, u8, i8)| {
+            let there = is_not_null(expr.clone()).ok()?;
+            case(None, vec![(there, lit(i32::from(*scale)))], None).ok()
+        };
+        let pairs = conditions.iter().cloned().zip(results.iter().map(value)).collect();
+        let values = case(None, pairs, otherwise.as_ref().map(value)).ok()?;
+        let scales = results.iter().map(decimals).collect::<Option<Vec<_>>>()?;
+        let other_scale = match &otherwise {
+            Some(otherwise) => Some(decimals(otherwise)?),
+            None => None,
+        };
+        let scales = case(None, conditions.into_iter().zip(scales).collect(), other_scale).ok()?;
+        Some((Typed { expr: values, data }, scales))
     }
 
     /// Conversions between integers that cannot fail, and from integers to numeric.

@@ -31,18 +31,27 @@
 //! If DataFusion fails before a row was returned (an overflow, a value that does not fit), the row
 //! engine runs the same part again and has the last word: it gives PostgreSQL's result or error.
 //!
+//! # Memory
+//!
+//! DataFusion takes what it needs from the statement's budget. Aggregates that do not fit spill. Where a hash join does
+//! not fit the part starts again with joins that merge what was sorted, which spill.
+//!
 //! # What is missing
 //!
 //! Sorts and windows stay with the row engine.
 
 mod ahead;
+mod column_rows;
 mod column_scan;
 mod columns;
 mod expr;
+mod memory;
 mod row_call;
 mod run;
 mod source;
 mod translate;
+
+pub(crate) use column_rows::{ColumnRows, Next};
 
 use crate::exec::operator::BoxOperator;
 use crate::exec::scope::Scope;

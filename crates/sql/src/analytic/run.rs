@@ -3,8 +3,9 @@
 use super::ahead::Ahead;
 use super::column_scan::ColumnScan;
 use super::columns;
+use super::memory::context;
 use super::source::Leaf;
-use super::translate::{self, Feed, LARGEST_TOTAL, LeafPlan, Output};
+use super::translate::{self, Feed, Joins, LARGEST_TOTAL, LeafPlan, Output};
 use crate::exec::ExecContext;
 use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, build_plain};
 use crate::exec::scan::Scan;
@@ -13,16 +14,11 @@ use crate::plan::Plan;
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::common::DataFusionError;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::prelude::SessionConfig;
+use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use sql_types::numeric::Numeric;
 use sql_types::{ColumnType, Datum, Row, SqlError, SqlResult, SqlState, Type};
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::Poll;
 
 /// An aggregate that DataFusion runs if it can, and the row engine otherwise.
@@ -43,6 +39,8 @@ struct Running<'p> {
     output: SendableRecordBatchStream,
     outputs: Vec<Output>,
     leaves: Vec<(Leaf, Source<'p>)>,
+    joins: Joins,
+    has_joins: bool,
     rows: std::vec::IntoIter<Row>,
     returned: bool,
     /// Whether the host knows that it ran.
@@ -68,6 +66,8 @@ impl Source<'_> {
 enum Stop {
     /// The statement fails.
     Fail(SqlError),
+    /// The statement's memory does not suffice.
+    Exhausted(SqlError),
     /// The row engine shall try.
     GiveUp,
 }
@@ -81,9 +81,10 @@ impl From<SqlError> for Stop {
 impl From<DataFusionError> for Stop {
     fn from(error: DataFusionError) -> Self {
         match error.find_root() {
-            DataFusionError::ResourcesExhausted(message) => Stop::Fail(
-                SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(message.clone()),
-            ),
+            DataFusionError::ResourcesExhausted(message) => {
+                let error = SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory");
+                Stop::Exhausted(error.with_detail(message.clone()))
+            }
             _ => Stop::GiveUp,
         }
     }
@@ -94,44 +95,40 @@ impl<'p> Analytic<'p> {
         Analytic { plan, scope: scope.clone(), state: State::NotStarted }
     }
 
-    fn start(&self, cx: &ExecContext<'_>) -> SqlResult<Option<Running<'p>>> {
-        let Some(translated) = translate::aggregate(self.plan, self.scope.env(cx), cx) else {
+    /// Starts it; none if it cannot be translated.
+    async fn start(
+        plan: &'p Plan,
+        scope: &Scope<'p>,
+        joins: Joins,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Option<Running<'p>>> {
+        let Some(translated) = translate::aggregate(plan, joins, scope.env(cx), cx) else {
             return Ok(None);
         };
         let mut leaves = Vec::with_capacity(translated.leaves.len());
         for LeafPlan { leaf, feed } in translated.leaves {
             let source = match feed {
-                Feed::Rows(plan) => Source::Rows(build(plan, &self.scope)?),
-                Feed::Unfiltered(plan) => {
-                    Source::Rows(Box::new(Scan::new(plan, &self.scope)?.without_filter()))
-                }
+                Feed::Rows(plan) => Source::Rows(build(plan, scope)?),
+                Feed::Unfiltered(plan) => Source::Rows(Box::new(Scan::new(plan, scope)?.without_filter())),
                 Feed::Columns(scan) => Source::Columns(scan),
             };
             leaves.push((leaf, source));
         }
         let Ok(context) = context(cx) else { return Ok(None) };
         let Ok(output) = translated.plan.execute(0, context) else { return Ok(None) };
-        let rows = Vec::new().into_iter();
-        Ok(Some(Running {
+        let mut running = Running {
             output,
             outputs: translated.outputs,
             leaves,
-            rows,
+            joins,
+            has_joins: translated.has_joins,
+            rows: Vec::new().into_iter(),
             returned: false,
             counted: false,
-        }))
+        };
+        running.take_apart(cx).await?;
+        Ok(Some(running))
     }
-}
-
-/// What DataFusion runs in: one partition, no files, the statement's memory.
-fn context(cx: &ExecContext<'_>) -> Result<Arc<TaskContext>, DataFusionError> {
-    let left = cx.memory.limit().saturating_sub(cx.memory.used());
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(GreedyMemoryPool::new(left)))
-        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
-        .build_arc()?;
-    let config = SessionConfig::new().with_target_partitions(1).with_batch_size(8 * BATCH_ROWS);
-    Ok(Arc::new(TaskContext::default().with_session_config(config).with_runtime(runtime)))
 }
 
 /// What the operator does next.
@@ -156,6 +153,11 @@ impl Running<'_> {
                 Step::Feed(leaf) => self.feed(leaf, &mut ahead, cx).await?,
             }
         }
+    }
+
+    /// Whether it may be run again with joins that need less memory.
+    fn can_merge(&self) -> bool {
+        self.joins == Joins::Hash && self.has_joins && !self.returned
     }
 
     /// Looks which parts of scans can be read side by side.
@@ -253,6 +255,10 @@ fn output_value(output: Output, batch: &RecordBatch, index: usize) -> Result<Dat
             check_total(batch, [low, high, count], index)?;
             datum(batch, sum, index, Type::NUMERIC)
         }
+        Output::MixedSum { sum, low, high, count, scale } => {
+            check_total(batch, [low, high, count], index)?;
+            mixed_sum(batch, sum, scale, index)
+        }
         Output::Average { sum, count } => average(batch, sum, count, index),
         Output::CheckedAverage { sum, low, high, count } => {
             check_total(batch, [low, high, count], index)?;
@@ -275,6 +281,19 @@ fn check_total(batch: &RecordBatch, [low, high, counted]: [usize; 3], index: usi
     if total.is_some_and(|total| total <= LARGEST_TOTAL) { Ok(()) } else { Err(Stop::GiveUp) }
 }
 
+/// A sum with as many decimals as the value with the most.
+fn mixed_sum(batch: &RecordBatch, sum: usize, scale: usize, index: usize) -> Result<Datum, Stop> {
+    let (sum, scale) = (datum(batch, sum, index, Type::NUMERIC)?, datum(batch, scale, index, Type::INT4)?);
+    let (Datum::Numeric(sum), Datum::Int4(scale)) = (sum, scale) else { return Ok(Datum::Null) };
+    let scale = u16::try_from(scale).map_err(|_| Stop::GiveUp)?;
+    let (coefficient, found) = sum.as_small().ok_or(Stop::GiveUp)?;
+    let surplus = 10_i128.pow(u32::from(found.saturating_sub(scale)));
+    if coefficient % surplus != 0 {
+        return Err(Stop::GiveUp);
+    }
+    Ok(Datum::Numeric(Numeric::new(coefficient / surplus, scale)))
+}
+
 fn average(batch: &RecordBatch, sum: usize, counted: usize, index: usize) -> Result<Datum, Stop> {
     match datum(batch, sum, index, Type::NUMERIC)? {
         Datum::Numeric(sum) => {
@@ -289,15 +308,12 @@ fn average(batch: &RecordBatch, sum: usize, counted: usize, index: usize) -> Res
 impl Operator for Analytic<'_> {
     async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
         if matches!(self.state, State::NotStarted) {
-            self.state = match self.start(cx)? {
-                Some(mut running) => {
-                    running.take_apart(cx).await?;
-                    State::Running(running)
-                }
+            self.state = match Self::start(self.plan, &self.scope, Joins::Hash, cx).await? {
+                Some(running) => State::Running(running),
                 None => State::Row(build_plain(self.plan, &self.scope)?),
             };
         }
-        if let State::Running(running) = &mut self.state {
+        while let State::Running(running) = &mut self.state {
             match running.next(cx, want).await {
                 Ok(batch) => {
                     if !std::mem::replace(&mut running.counted, true) {
@@ -306,6 +322,16 @@ impl Operator for Analytic<'_> {
                     return Ok(batch);
                 }
                 Err(Stop::Fail(error)) => return Err(error),
+                // Joins that merge what was sorted need little memory, those by hash tables that of one side.
+                Err(Stop::Exhausted(_)) if running.can_merge() && cx.memory.spill().is_some() => {
+                    tracing::debug!("joins go by merging what is sorted, as memory does not suffice");
+                    self.state = State::NotStarted;
+                    self.state = match Self::start(self.plan, &self.scope, Joins::Merge, cx).await? {
+                        Some(running) => State::Running(running),
+                        None => State::Row(build_plain(self.plan, &self.scope)?),
+                    };
+                }
+                Err(Stop::Exhausted(error)) => return Err(error),
                 Err(Stop::GiveUp) if running.returned => {
                     return Err(SqlError::internal("the analytical engine failed half-way"));
                 }

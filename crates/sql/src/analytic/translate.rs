@@ -7,21 +7,23 @@ use super::source::Leaf;
 use crate::exec::ExecContext;
 use crate::exec::eval::EvalEnv;
 use crate::plan::{AggregateCall, Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind};
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::{AggregateUDF, Operator};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, lit};
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
-use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode, SortMergeJoinExec};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::streaming::StreamingTableExec;
 use sql_types::{ColumnType, Type};
 use std::sync::Arc;
@@ -36,6 +38,17 @@ pub(super) struct Translated<'p> {
     pub outputs: Vec<Output>,
     /// The leaves and the plans that feed them.
     pub leaves: Vec<LeafPlan<'p>>,
+    /// Whether there are joins among it.
+    pub has_joins: bool,
+}
+
+/// How joins are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joins {
+    /// By a hash table of one side, which must fit into memory.
+    Hash,
+    /// By sorting and merging both sides.
+    Merge,
 }
 
 /// A leaf and what feeds it.
@@ -61,6 +74,8 @@ pub(super) enum Output {
     Column(usize, ColumnType),
     /// A sum and the smallest value, largest value and count that tell whether it may have wrapped.
     CheckedSum { sum: usize, low: usize, high: usize, count: usize },
+    /// The same of values with unlike numbers of decimals, of which the result has as many as any of them has.
+    MixedSum { sum: usize, low: usize, high: usize, count: usize, scale: usize },
     /// A sum divided by a count.
     Average { sum: usize, count: usize },
     /// The same with the check of `CheckedSum`.
@@ -70,6 +85,7 @@ pub(super) enum Output {
 /// Translates an aggregate and what lies below it; `None` if that cannot be.
 pub(super) fn aggregate<'p>(
     plan: &'p Plan,
+    joins: Joins,
     env: EvalEnv<'_>,
     cx: &ExecContext<'_>,
 ) -> Option<Translated<'p>> {
@@ -77,7 +93,7 @@ pub(super) fn aggregate<'p>(
     if sets.len() != 1 || sets[0].len() != groups.len() {
         return None;
     }
-    let mut builder = Builder { env, cx, leaves: Vec::new() };
+    let mut builder = Builder { env, cx, joins, has_joins: false, leaves: Vec::new() };
     let input_columns = &input.columns;
     let input = builder.plan(input)?;
     let translator = builder.over(&input);
@@ -101,7 +117,8 @@ pub(super) fn aggregate<'p>(
     let schema = input.schema();
     let keys = PhysicalGroupBy::new_single(keys);
     let plan = AggregateExec::try_new(AggregateMode::Single, keys, exprs, filters, input, schema).ok()?;
-    Some(Translated { plan: Arc::new(plan), outputs, leaves: builder.leaves })
+    let Builder { leaves, has_joins, .. } = builder;
+    Some(Translated { plan: Arc::new(plan), outputs, leaves, has_joins })
 }
 
 /// The aggregate expressions gathered so far.
@@ -131,6 +148,13 @@ impl Calls<'_> {
                 .flatten()
                 .map(int8);
         };
+        if name == "sum"
+            && let Some((value, scale)) = self.translator.mixed_case(arg)
+        {
+            let (sum, low, high, count) = self.checked(value, filter.clone())?;
+            let scale = self.push(max_udaf(), scale, false, filter)?;
+            return Some(Output::MixedSum { sum, low, high, count, scale });
+        }
         let value = self.translator.translate(arg)?;
         match name {
             "count" => self.push(count_udaf(), value.expr, call.distinct, filter).map(int8),
@@ -243,6 +267,8 @@ fn has_room(data: &DataType) -> bool {
 struct Builder<'a, 'p> {
     env: EvalEnv<'a>,
     cx: &'a ExecContext<'a>,
+    joins: Joins,
+    has_joins: bool,
     leaves: Vec<LeafPlan<'p>>,
 }
 
@@ -342,9 +368,21 @@ impl<'a, 'p> Builder<'a, 'p> {
             Some(on) if kind != JoinKind::Inner => Some(self.join_filter(on, &left, &right)?),
             _ => None,
         };
-        let join =
-            HashJoinExec::try_new(right, left, pairs, filter, &join_type, None, mode, nulls, false).ok()?;
-        let join: Arc<dyn ExecutionPlan> = Arc::new(join);
+        let join: Arc<dyn ExecutionPlan> = match self.joins {
+            Joins::Hash => Arc::new(
+                HashJoinExec::try_new(right, left, pairs, filter, &join_type, None, mode, nulls, false)
+                    .ok()?,
+            ),
+            Joins::Merge => {
+                let (right_keys, left_keys) = pairs.iter().cloned().unzip();
+                let (right, left) = (sorted(right, right_keys)?, sorted(left, left_keys)?);
+                let orders = vec![SortOptions::default(); pairs.len()];
+                Arc::new(
+                    SortMergeJoinExec::try_new(right, left, pairs, filter, join_type, orders, nulls).ok()?,
+                )
+            }
+        };
+        self.has_joins = true;
         if matches!(kind, JoinKind::Semi | JoinKind::Anti) {
             return Some(join);
         }
@@ -400,6 +438,12 @@ impl<'a, 'p> Builder<'a, 'p> {
         let scan = StreamingTableExec::try_new(schema, vec![partition], None, None, false, None).ok()?;
         Some(Arc::new(scan))
     }
+}
+
+/// The rows of a plan in the order of expressions.
+fn sorted(input: Arc<dyn ExecutionPlan>, keys: Vec<Arc<dyn PhysicalExpr>>) -> Option<Arc<dyn ExecutionPlan>> {
+    let order = LexOrdering::new(keys.into_iter().map(PhysicalSortExpr::new_default))?;
+    Some(Arc::new(SortExec::new(order, input)))
 }
 
 /// The columns of a plan in another order, under their usual names.

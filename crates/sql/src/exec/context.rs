@@ -1,5 +1,6 @@
 //! What an execution is given: transaction, parameters, session values, limits.
 
+use super::MemoryBudget;
 use crate::analytic::EngineChoice;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::dml::deferred::Deferred;
@@ -12,7 +13,7 @@ use sql_types::functions::{EvalContext, Function};
 use sql_types::{Datum, Oid, Row, SqlError, SqlResult, SqlState};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Operators yield to the runtime and look for a cancellation after at most this many rows.
@@ -137,93 +138,6 @@ impl CancelFlag {
             }
             _ => SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"),
         }
-    }
-}
-
-/// Memory one statement may use, counted in estimated bytes. Clones share the count.
-#[derive(Clone, Debug)]
-pub struct MemoryBudget(Arc<Counted>);
-
-#[derive(Debug)]
-struct Counted {
-    limit: usize,
-    used: AtomicUsize,
-}
-
-impl MemoryBudget {
-    /// What a statement gets unless the session says otherwise.
-    pub const DEFAULT_BYTES: usize = 256 << 20;
-
-    /// A budget of `limit` bytes.
-    pub fn new(limit: usize) -> Self {
-        MemoryBudget(Arc::new(Counted { limit, used: AtomicUsize::new(0) }))
-    }
-
-    fn take(&self, bytes: usize) -> SqlResult<()> {
-        let used = self.0.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        if used <= self.0.limit {
-            return Ok(());
-        }
-        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
-        Err(self.exhausted(bytes))
-    }
-
-    #[cold]
-    fn exhausted(&self, bytes: usize) -> SqlError {
-        SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
-            .with_detail(format!("The statement needs {bytes} bytes beyond the {} it may use.", self.0.limit))
-            .with_hint("Return or sort fewer rows, or add an index that gives the order wanted.")
-    }
-
-    /// Bytes in use.
-    pub fn used(&self) -> usize {
-        self.0.used.load(Ordering::Relaxed)
-    }
-
-    /// The limit.
-    pub fn limit(&self) -> usize {
-        self.0.limit
-    }
-}
-
-impl Default for MemoryBudget {
-    fn default() -> Self {
-        MemoryBudget::new(Self::DEFAULT_BYTES)
-    }
-}
-
-/// Bytes an operator holds of a budget; dropping it gives them back.
-#[derive(Debug, Default)]
-pub struct Reservation {
-    budget: Option<MemoryBudget>,
-    bytes: usize,
-}
-
-impl Reservation {
-    /// Takes further bytes, or fails with 53200.
-    pub fn grow(&mut self, budget: &MemoryBudget, bytes: usize) -> SqlResult<()> {
-        self.budget.get_or_insert_with(|| budget.clone()).take(bytes)?;
-        self.bytes += bytes;
-        Ok(())
-    }
-
-    /// Gives everything back.
-    pub fn release(&mut self) {
-        if let Some(budget) = &self.budget {
-            budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        }
-        self.bytes = 0;
-    }
-
-    /// Bytes held.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.release();
     }
 }
 

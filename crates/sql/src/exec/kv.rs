@@ -78,7 +78,11 @@ pub(crate) async fn scan_columns(
     span: &Span,
     program: &Program,
 ) -> SqlResult<ColumnPage> {
-    cx.txn.scan_columns(span, program).await.map_err(kv_error)
+    let page = cx.txn.scan_columns(span, program).await.map_err(kv_error)?;
+    if let Some(stats) = cx.stats {
+        stats.note_read(page.columns.bytes());
+    }
+    Ok(page)
 }
 
 /// The first entries of each span.

@@ -17,7 +17,8 @@
 //!
 //! # What is missing
 //!
-//! Operators do not spill to disk.
+//! Of the operators of this engine only sorts spill to disk; joins, aggregates and windows that do not fit fail with
+//! 53200.
 
 mod accumulate;
 mod aggregate;
@@ -30,6 +31,7 @@ mod join;
 pub(crate) mod kv;
 mod kv_error;
 mod lookup;
+pub mod memory;
 pub(crate) mod operator;
 mod project;
 mod recursive;
@@ -40,13 +42,15 @@ pub(crate) mod scope;
 mod setop;
 mod sort;
 mod source;
+pub mod spill;
 mod stream;
 mod subscript;
 mod window;
 mod window_frame;
 
-pub use context::{CancelFlag, ExecContext, ExecHost, MemoryBudget, PlanStats, Reservation};
+pub use context::{CancelFlag, ExecContext, ExecHost, PlanStats};
 pub use kv_error::kv_error;
+pub use memory::{MemoryBudget, NodeBudget, Reservation};
 pub use operator::Batch;
 pub use stream::{RowStream, execute, execute_over};
 

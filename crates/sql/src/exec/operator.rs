@@ -83,7 +83,8 @@ pub(crate) fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Bo
             Box::new(window::Window::new(build(input, scope)?, calls, scope))
         }
         PlanKind::Sort { input, keys, limit } => {
-            Box::new(sort::Sort::new(build(input, scope)?, keys, limit.as_ref(), scope))
+            let columns = &input.columns;
+            Box::new(sort::Sort::new(build(input, scope)?, columns, keys, limit.as_ref(), scope))
         }
         PlanKind::Limit { input, limit, offset } => {
             Box::new(project::Limit::new(build(input, scope)?, limit.as_ref(), offset.as_ref(), scope))

@@ -1,4 +1,6 @@
 //! Scans of stored tables.
+//!
+//! A large scan that takes no locks and goes forward lets KV nodes filter and decode ([`ColumnRows`]); others read entries.
 
 use super::ExecContext;
 use super::eval::is_true;
@@ -7,6 +9,7 @@ use super::operator::{BATCH_ROWS, Batch, Operator};
 use super::project::row_count;
 use super::scan_keys::{self, Keys};
 use super::scope::Scope;
+use crate::analytic::{ColumnRows, Next};
 use crate::catalog::descriptor::{ColumnId, IndexId, PRIMARY_INDEX, TableDescriptor};
 use crate::plan::{Expr, IndexAccess, Plan, PlanKind, RowLock};
 use crate::table::{Projection, TableCodec};
@@ -128,6 +131,7 @@ enum Rest {
     NotStarted,
     Points(std::vec::IntoIter<Bytes>),
     Spans(VecDeque<Span>),
+    Columns(Box<ColumnRows>),
 }
 
 pub(crate) struct Scan<'p> {
@@ -163,8 +167,14 @@ impl<'p> Scan<'p> {
         self
     }
 
-    fn start(&mut self, cx: &ExecContext<'_>) -> SqlResult<Reader> {
+    fn start(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Reader> {
         let reader = Reader::new(self.node, cx)?;
+        if want >= BATCH_ROWS
+            && let Some(columns) = ColumnRows::of(self.node.plan, cx, &self.scope.env(cx))?
+        {
+            self.rest = Rest::Columns(Box::new(columns));
+            return Ok(reader);
+        }
         if self.node.filter.is_none() {
             let limit = row_count(self.node.limit, &self.scope, cx)?;
             self.limit = limit.and_then(|limit| usize::try_from(limit).ok());
@@ -196,7 +206,7 @@ impl<'p> Scan<'p> {
     ) -> SqlResult<Vec<Entry>> {
         loop {
             match &mut self.rest {
-                Rest::NotStarted => return Ok(Vec::new()),
+                Rest::NotStarted | Rest::Columns(_) => return Ok(Vec::new()),
                 Rest::Points(keys) => {
                     let keys: Vec<Bytes> = keys.by_ref().take(limit).collect();
                     if keys.is_empty() {
@@ -222,9 +232,31 @@ impl<'p> Scan<'p> {
         }
     }
 
+    /// Rows that come as columns; none once there are no more, or the rest has to be read as entries.
+    async fn next_columns(&mut self, cx: &ExecContext<'_>) -> SqlResult<Option<Batch>> {
+        while let Rest::Columns(columns) = &mut self.rest {
+            match columns.next(cx, self.node.plan).await? {
+                Next::Rows(mut batch) => {
+                    let filter = columns.filter();
+                    self.keep(&mut batch, filter.as_deref(), cx)?;
+                    if !batch.is_empty() {
+                        return Ok(Some(batch));
+                    }
+                }
+                Next::Rest(spans) => self.rest = Rest::Spans(spans.into()),
+                Next::End => self.rest = Rest::Spans(VecDeque::new()),
+            }
+        }
+        Ok(None)
+    }
+
     /// Keeps the rows the filter accepts.
     fn filter(&self, batch: &mut Batch, cx: &ExecContext<'_>) -> SqlResult<()> {
-        let Some(filter) = self.node.filter else { return Ok(()) };
+        self.keep(batch, self.node.filter, cx)
+    }
+
+    fn keep(&self, batch: &mut Batch, filter: Option<&Expr>, cx: &ExecContext<'_>) -> SqlResult<()> {
+        let Some(filter) = filter else { return Ok(()) };
         let before = batch.len();
         super::project::retain(batch, filter, &self.scope, cx)?;
         if let Some(stats) = cx.stats {
@@ -352,9 +384,13 @@ impl Operator for Scan<'_> {
     async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
         let reader = match self.reader.take() {
             Some(reader) => reader,
-            None if matches!(self.rest, Rest::NotStarted) => self.start(cx)?,
+            None if matches!(self.rest, Rest::NotStarted) => self.start(cx, want)?,
             None => return Ok(None),
         };
+        if let Some(batch) = self.next_columns(cx).await? {
+            self.reader = Some(reader);
+            return Ok(Some(batch));
+        }
         if self.filters_first() {
             let batch = self.next_locked(&reader, cx, want).await?;
             self.reader = batch.is_some().then_some(reader);

@@ -1,6 +1,7 @@
 //! Inner joins are taken apart and put together in the order that [`super::join_search`] finds.
 
-use super::join_search::{Input, MOST_INPUTS, Search, Tree};
+use super::implied::{Equality, equalities};
+use super::join_search::{Input, MOST_INPUTS, Search, Set, Tree};
 use super::{cost, pushdown::sides};
 use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind};
 
@@ -104,9 +105,10 @@ fn reorder_joins(plan: Plan) -> Plan {
     for input in &mut inputs {
         reorder(&mut input.plan);
     }
-    let tree = Search::new(&inputs, &conjuncts).tree();
-    let mut assembly = Assembly { inputs: inputs.into_iter().map(Some).collect(), conjuncts };
-    let (mut plan, layout) = assembly.assemble(&tree);
+    let equalities = equalities(&conjuncts, &inputs);
+    let tree = Search::new(&inputs, &conjuncts, &equalities).tree();
+    let mut assembly = Assembly { inputs: inputs.into_iter().map(Some).collect(), conjuncts, equalities };
+    let (mut plan, layout, _) = assembly.assemble(&tree);
     let above = assembly.conjuncts.into_iter().map(|conjunct| moved(conjunct, &layout)).collect();
     if let Some(predicate) = Expr::conjunction(above) {
         let (columns, rows, cost) = (plan.columns.clone(), plan.rows, plan.cost);
@@ -127,28 +129,52 @@ struct Assembly {
     inputs: Vec<Option<Input>>,
     /// Conditions over the row as written that no join has yet.
     conjuncts: Vec<Expr>,
+    /// Equalities of columns among them, and those that follow.
+    equalities: Vec<Equality>,
 }
 
 impl Assembly {
-    /// The joined plan, and the position in the row as written of each of its columns.
-    fn assemble(&mut self, tree: &Tree) -> (Plan, Vec<usize>) {
+    /// The joined plan, the position in the row as written of each of its columns, and which inputs it has.
+    fn assemble(&mut self, tree: &Tree) -> (Plan, Vec<usize>, Set) {
         match tree {
             Tree::Input(number) => match self.inputs.get_mut(*number).and_then(Option::take) {
-                Some(input) => (input.plan, (input.start..input.start + input.width).collect()),
-                None => (Plan::one_row(), Vec::new()),
+                Some(input) => (input.plan, (input.start..input.start + input.width).collect(), 1 << *number),
+                None => (Plan::one_row(), Vec::new(), 0),
             },
             Tree::Join(left, right, rows) => {
-                let (left, mut layout) = self.assemble(left);
-                let (right, added) = self.assemble(right);
+                let (left, mut layout, left_inputs) = self.assemble(left);
+                let (right, added, right_inputs) = self.assemble(right);
                 layout.extend(added);
+                let following = self.following(left_inputs, right_inputs);
                 let (ready, later): (Vec<Expr>, Vec<Expr>) = std::mem::take(&mut self.conjuncts)
                     .into_iter()
                     .partition(|conjunct| covered(conjunct, &layout));
                 self.conjuncts = later;
-                let on = ready.into_iter().map(|conjunct| moved(conjunct, &layout)).collect();
-                (join(left, right, Expr::conjunction(on), *rows), layout)
+                let on =
+                    ready.into_iter().chain(following).map(|conjunct| moved(conjunct, &layout)).collect();
+                (join(left, right, Expr::conjunction(on), *rows), layout, left_inputs | right_inputs)
             }
         }
+    }
+
+    /// Of each class of equal columns that no condition as written connects two sides by, an equality that follows.
+    fn following(&self, left: Set, right: Set) -> Vec<Expr> {
+        let crosses = |one: &&Equality| {
+            one.reads & left != 0 && one.reads & right != 0 && one.reads & !(left | right) == 0
+        };
+        let mut classes = Vec::new();
+        let written = self.equalities.iter().filter(crosses).filter(|one| one.implied.is_none());
+        classes.extend(written.map(|one| one.class));
+        let mut found = Vec::new();
+        for one in self.equalities.iter().filter(crosses) {
+            if let Some(implied) = &one.implied
+                && !classes.contains(&one.class)
+            {
+                classes.push(one.class);
+                found.push(implied.clone());
+            }
+        }
+        found
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::access::Choice;
 use super::cardinality::equal_share;
+use super::implied::Equality;
 use super::origin::Columns;
 use super::selectivity::selectivity;
 use super::{cost, join_method};
@@ -21,7 +22,7 @@ pub const MOST_INPUTS: usize = 63;
 const WORTHWHILE: f64 = 0.99;
 
 /// Inputs, as bits.
-type Set = u64;
+pub type Set = u64;
 
 /// One input of the joins, and where its columns are in the row as written.
 pub struct Input {
@@ -56,25 +57,38 @@ struct Step {
     left: Set,
 }
 
+/// Columns that are equal.
+#[derive(Default)]
+struct Class {
+    /// Pairs of inputs that conditions connect as written.
+    written: Vec<Set>,
+    /// Those that follow, with the share of pairs that each keeps, the largest first.
+    following: Vec<(Set, f64)>,
+}
+
 /// Looks for a good order.
 pub struct Search<'s> {
     inputs: &'s [Input],
     conjuncts: &'s [Expr],
     /// By condition: the inputs it reads.
     reads: Vec<Set>,
+    /// Conditions that follow from others, with the inputs they read.
+    implied: Vec<(Set, &'s Expr)>,
     /// By input: those that equalities connect it with.
     connected: Vec<Set>,
     /// By two inputs, the lower one first: the share of pairs that their equalities keep.
     pairs: HashMap<(usize, usize), f64>,
     /// Shares that other conditions keep, with the inputs they read.
     others: Vec<(Set, f64)>,
+    /// Classes of equal columns.
+    classes: Vec<Class>,
     /// By input and those that conditions on it read: how it is looked up.
     look_ups: HashMap<(usize, Set), Option<Choice>>,
 }
 
 impl<'s> Search<'s> {
-    /// Of inputs, at most [`MOST_INPUTS`], and the conditions over the row as written.
-    pub fn new(inputs: &'s [Input], conjuncts: &'s [Expr]) -> Self {
+    /// Of inputs, at most [`MOST_INPUTS`], and the conditions over the row as written, with what follows from them.
+    pub fn new(inputs: &'s [Input], conjuncts: &'s [Expr], equalities: &'s [Equality]) -> Self {
         let reads: Vec<Set> = conjuncts.iter().map(|conjunct| read_by(conjunct, inputs)).collect();
         let mut search = Search {
             inputs,
@@ -83,6 +97,8 @@ impl<'s> Search<'s> {
             connected: vec![0; inputs.len()],
             pairs: HashMap::new(),
             others: Vec::new(),
+            classes: Vec::new(),
+            implied: equalities.iter().filter_map(|one| Some((one.reads, one.implied.as_ref()?))).collect(),
             look_ups: HashMap::new(),
         };
         let mut keys: HashMap<(usize, usize), Vec<(Expr, Expr)>> = HashMap::new();
@@ -98,7 +114,60 @@ impl<'s> Search<'s> {
             search.connected[b] |= 1 << a;
             search.pairs.insert((a, b), equal_share(&keys, &inputs[a].plan, &inputs[b].plan));
         }
+        search.note_implied(equalities);
         search
+    }
+
+    fn note_implied(&mut self, equalities: &[Equality]) {
+        for one in equalities {
+            if self.classes.len() <= one.class {
+                self.classes.resize_with(one.class + 1, Default::default);
+            }
+            let class = &mut self.classes[one.class];
+            let Some(implied) = &one.implied else {
+                class.written.push(one.reads);
+                continue;
+            };
+            let Some((a, b, key)) = equality(implied, one.reads, self.inputs) else { continue };
+            self.connected[a] |= 1 << b;
+            self.connected[b] |= 1 << a;
+            let share = equal_share(&[key], &self.inputs[a].plan, &self.inputs[b].plan);
+            class.following.push((one.reads, share));
+        }
+        for class in &mut self.classes {
+            class.following.sort_by(|left, right| right.1.total_cmp(&left.1));
+        }
+    }
+
+    /// The share of rows of a set that equalities keep which follow from conditions that read others, too.
+    fn implied_share(&self, set: Set) -> f64 {
+        let mut kept = 1.0;
+        for class in self.classes.iter().filter(|class| !class.following.is_empty()) {
+            // What is equal already: sets of inputs.
+            let mut groups: Vec<Set> = Vec::new();
+            let mut join = |pair: Set| {
+                if groups.iter().any(|group| group & pair == pair) {
+                    return false;
+                }
+                let mut joined = pair;
+                groups.retain(|group| {
+                    let apart = group & pair == 0;
+                    joined |= if apart { 0 } else { *group };
+                    apart
+                });
+                groups.push(joined);
+                true
+            };
+            for pair in class.written.iter().filter(|pair| **pair & !set == 0) {
+                join(*pair);
+            }
+            for (pair, share) in class.following.iter().filter(|(pair, _)| pair & !set == 0) {
+                if join(*pair) {
+                    kept *= share;
+                }
+            }
+        }
+        kept
     }
 
     /// The order found.
@@ -113,7 +182,7 @@ impl<'s> Search<'s> {
         let equal: f64 = self.pairs.iter().filter(|(pair, _)| inside(pair)).map(|(_, share)| share).product();
         let kept: f64 =
             self.others.iter().filter(|(read, _)| read & !set == 0).map(|(_, share)| share).product();
-        rows * equal * kept
+        rows * equal * kept * self.implied_share(set)
     }
 
     /// The cost of the last join of two sets, whose own costs are known.
@@ -145,14 +214,18 @@ impl<'s> Search<'s> {
         let (inputs, conjuncts) = (self.inputs, self.conjuncts);
         let input = &inputs[number];
         let serves = |read: &Set| read & right != 0 && read & !(left | right) == 0;
-        let used: Set = self.reads.iter().filter(|read| serves(read)).fold(0, |used, read| used | read);
-        let reads = &self.reads;
+        let implied = self.implied.iter().map(|(read, _)| read);
+        let used: Set =
+            self.reads.iter().chain(implied).filter(|read| serves(read)).fold(0, |used, read| used | read);
+        let (reads, implied) = (&self.reads, &self.implied);
         let choice = self.look_ups.entry((number, used)).or_insert_with(|| {
             let PlanKind::Scan { filter, .. } = &input.plan.kind else { return None };
             let own = filter.clone().map_or_else(Vec::new, Expr::into_conjuncts);
             let mut all: Vec<Expr> = own.into_iter().map(|own| join_method::inward(own, 0)).collect();
             let served = conjuncts.iter().zip(reads).filter(|(_, read)| serves(read));
             all.extend(served.map(|(conjunct, _)| seen_from(input, conjunct.clone())));
+            let following = implied.iter().filter(|(read, _)| serves(read) && !reads.contains(read));
+            all.extend(following.map(|(_, conjunct)| seen_from(input, Expr::clone(conjunct))));
             join_method::look_up(&input.plan, all)
         });
         join_method::look_ups_cost(&input.plan, choice.as_ref()?, left_rows)
@@ -239,7 +312,7 @@ fn members(set: Set) -> impl Iterator<Item = usize> {
 }
 
 /// The inputs that a condition over the row as written reads.
-fn read_by(conjunct: &Expr, inputs: &[Input]) -> Set {
+pub fn read_by(conjunct: &Expr, inputs: &[Input]) -> Set {
     let mut read = 0;
     conjunct.columns(&mut |index| {
         for (number, input) in inputs.iter().enumerate() {

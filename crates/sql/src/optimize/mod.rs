@@ -8,7 +8,8 @@
 //! 4. [`pushdown`]: conditions move towards the tables.
 //! 5. [`extreme`]: `max` and `min` of an indexed column read one row.
 //! 6. [`prune`]: columns nobody reads are not read.
-//! 7. [`join_order`]: inner joins are put in the cheapest order ([`join_search`]).
+//! 7. [`join_order`]: inner joins are put in the cheapest order ([`join_search`]), also by equalities that follow from
+//!    others ([`implied`]).
 //! 8. [`access`]: each scan gets the index and the part of it to read, sorts that an index makes
 //!    superfluous go; each join gets its method ([`join_method`]).
 //! 9. [`order`]: limits reach the sorts and scans.
@@ -21,8 +22,7 @@
 //! # What is missing
 //!
 //! A memo of alternatives, so that the order of joins and what is above and below them are chosen together; merge joins;
-//! orders across outer and semi-joins; equalities that follow from others; NOT IN as an anti-join; unnesting of scalar
-//! subqueries.
+//! orders across outer and semi-joins; NOT IN as an anti-join; unnesting of scalar subqueries.
 
 pub mod access;
 pub mod cardinality;
@@ -35,6 +35,7 @@ pub mod estimate;
 mod estimates;
 pub mod extreme;
 pub mod fold;
+pub mod implied;
 pub mod implies;
 pub mod join_method;
 pub mod join_order;

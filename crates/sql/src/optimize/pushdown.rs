@@ -177,6 +177,13 @@ fn push_join(
         }
     }
     let lateral = matches!(method, JoinMethod::Lateral);
+    if matches!(kind, JoinKind::Inner | JoinKind::Semi) {
+        // What each alternative asks of one side holds for that side alone already.
+        for conjunct in &kept_on {
+            to_left.extend(implied(conjunct, |expr| sides(expr, width) == (true, false)));
+            to_right.extend(implied(conjunct, |expr| sides(expr, width) == (false, true)));
+        }
+    }
     for conjunct in &mut to_right {
         if lateral {
             deepen(conjunct);
@@ -187,6 +194,16 @@ fn push_join(
     let right = Box::new(push(right, to_right));
     let on = Expr::conjunction(kept_on);
     filtered(Plan::new(PlanKind::Join { kind, method, left, right, on }, columns), above)
+}
+
+/// What a condition of alternatives implies of one side, if each asks something of it: one of what they ask.
+fn implied(expr: &Expr, of_side: impl Fn(&Expr) -> bool) -> Option<Expr> {
+    let Expr::Or(alternatives) = expr else { return None };
+    let asked = |alternative: &Expr| {
+        let parts = alternative.conjuncts().into_iter().filter(|part| of_side(part) && !is_volatile(part));
+        Expr::conjunction(parts.cloned().collect())
+    };
+    alternatives.iter().map(asked).collect::<Option<Vec<_>>>().map(Expr::Or)
 }
 
 /// Moves an expression one row inwards.

@@ -7,7 +7,6 @@ use super::view::{Times, now_micros};
 use crate::catalog::descriptor::Timing;
 use crate::ddl::tokens::Name;
 use crate::dml::deferred;
-use crate::exec::MemoryBudget;
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 
 impl Session {
@@ -106,7 +105,7 @@ impl Session {
         let view = self.view.clone();
         let Some(open) = self.transaction.as_deref() else { return Ok(()) };
         open.txn.begin_statement();
-        let memory = MemoryBudget::default();
+        let memory = self.statement_memory();
         let environment = Environment {
             view: &view,
             times: Times { transaction: open.started, statement: now_micros() },

@@ -86,7 +86,8 @@ impl Session {
             columns: Some(columns.clone()),
             plan: Mutex::new(Some(plan.clone())),
         };
-        let mut inner = Box::new(Portal::new(Arc::new(prepared), portal.params.clone()));
+        let mut inner =
+            Box::new(Portal::new(Arc::new(prepared), portal.params.clone(), self.statement_memory()));
         self.lock_tables(&plan).await?;
         self.admit(&plan).await?;
         inner.plan = Some(plan);

@@ -282,7 +282,13 @@ impl Session {
             self.check_not_failed()?;
         }
         self.refresh_view().await?;
-        Ok(Portal::new(prepared.clone(), params))
+        Ok(Portal::new(prepared.clone(), params, self.statement_memory()))
+    }
+
+    /// The memory of a statement.
+    pub(crate) fn statement_memory(&self) -> crate::exec::MemoryBudget {
+        let bytes = self.shared.settings.lock().derived().statement_memory;
+        self.shared.engine.statement_memory(bytes)
     }
 
     /// Ends the implicit transaction, if there is one: at Sync, or at the end of a simple query.

@@ -34,15 +34,8 @@ pub struct Portal {
 }
 
 impl Portal {
-    pub(crate) fn new(prepared: Arc<Prepared>, params: Vec<Datum>) -> Self {
-        Portal {
-            prepared,
-            params,
-            plan: None,
-            progress: Progress::Ready,
-            memory: MemoryBudget::default(),
-            returned: 0,
-        }
+    pub(crate) fn new(prepared: Arc<Prepared>, params: Vec<Datum>, memory: MemoryBudget) -> Self {
+        Portal { prepared, params, plan: None, progress: Progress::Ready, memory, returned: 0 }
     }
 
     /// Columns of its rows; `None` if it returns none.

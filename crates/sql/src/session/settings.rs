@@ -54,6 +54,8 @@ pub(crate) struct Derived {
     pub buffered_writes: bool,
     pub engine: EngineChoice,
     pub auto_analyze: bool,
+    /// Bytes a statement may use.
+    pub statement_memory: usize,
     /// What the reading of literals depends on, as a key.
     pub literals: Arc<str>,
 }
@@ -418,6 +420,7 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         buffered_writes: get("kv_buffered_writes") == "on",
         engine: EngineChoice::parse(get("engine")).unwrap_or_default(),
         auto_analyze: get("auto_analyze") == "on",
+        statement_memory: get("statement_memory").parse::<usize>().unwrap_or(0).saturating_mul(1024),
     }
 }
 

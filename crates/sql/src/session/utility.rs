@@ -95,7 +95,7 @@ impl Session {
             Command::Copy => return self.copy(portal, sink, deadline).await,
             Command::Execute { name, args } => {
                 let (prepared, params) = self.execute_params(name, args)?;
-                let mut inner = Box::new(Portal::new(prepared, params));
+                let mut inner = Box::new(Portal::new(prepared, params, self.statement_memory()));
                 let outcome = Box::pin(self.run_inner(&mut inner, max_rows, options, sink, deadline)).await?;
                 portal.progress = match outcome {
                     RunOutcome::Suspended => Progress::Inner(inner),

@@ -4,6 +4,7 @@ use crate::support::new_tenant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use sql::engine::{Engine, TenantInfo};
+use sql::exec::NodeBudget;
 use sql::session::{RowSink, RunOptions, RunOutcome, Session, SessionParams, TextSettings};
 use sql_types::context::TextContext;
 use sql_types::{Datum, SqlError, SqlResult, Type, text};
@@ -104,6 +105,11 @@ pub async fn session_with(engine: &Arc<Engine>, settings: &[(&str, &str)]) -> Se
 impl Database {
     /// A fresh tenant.
     pub async fn open() -> Database {
+        Self::open_within(NodeBudget::new(NodeBudget::DEFAULT_BYTES, None)).await
+    }
+
+    /// The same, whose statements use memory within a budget.
+    pub async fn open_within(memory: Arc<NodeBudget>) -> Database {
         let kv = Arc::new(new_tenant());
         let tenant = TenantInfo {
             id: kv.tenant().0,
@@ -111,7 +117,7 @@ impl Database {
             owner_role: "dormouse".into(),
             owner_verifier: "SCRAM-SHA-256$4096:x$x:x".into(),
         };
-        let engine = Engine::open(kv, tenant).await.expect("an engine");
+        let engine = Engine::open_within(kv, tenant, memory).await.expect("an engine");
         let session = session(&engine).await;
         Database { engine, session }
     }

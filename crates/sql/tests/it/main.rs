@@ -9,6 +9,7 @@ mod database;
 mod deferred;
 mod engines;
 mod indexes;
+mod memory;
 mod operators;
 mod plan_support;
 mod schema;

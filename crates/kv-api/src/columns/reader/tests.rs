@@ -1,5 +1,5 @@
 use super::*;
-use crate::columns::{Comparison, Condition, Constant};
+use crate::columns::{Branch, Choice, Comparison, Condition, Constant};
 use crate::encoding::{encode_bytes, encode_i64};
 use bytes::BytesMut;
 
@@ -39,6 +39,7 @@ fn program(conditions: Vec<Condition>) -> Program {
             wanted(false, 5, Kind::Decimal, 2),
         ],
         conditions,
+        choices: Vec::new(),
     }
 }
 
@@ -95,6 +96,28 @@ fn conditions_select_rows() {
     }
     let both = vec![condition(2, Equal, vec![number(2)]), condition(3, Less, vec![number(200)])];
     assert_eq!(kept(both), [0, 0, 0]);
+}
+
+#[test]
+fn of_a_choice_one_alternative_must_hold() {
+    use Comparison::*;
+    let branch = |conditions| Branch { conditions };
+    let mut program = program(vec![condition(3, Less, vec![number(300)])]);
+    program.choices = vec![Choice {
+        branches: vec![
+            branch(vec![condition(2, Equal, vec![number(1)]), condition(0, Equal, vec![text("ab")])]),
+            branch(vec![condition(2, GreaterOrEqual, vec![number(2)])]),
+        ],
+    }];
+    let mut reader = Reader::new(&program).unwrap();
+    let mut take =
+        |integer, digits, text| reader.take(&key(0, b""), &row(integer, digits, text)) == Ok(Taken::Kept);
+    assert_eq!([take(Some(1), 1, "ab"), take(Some(2), 1, ""), take(Some(3), 299, "")], [true; 3]);
+    assert_eq!([take(Some(1), 1, "b"), take(None, 1, "ab"), take(Some(3), 300, "")], [false; 3]);
+    assert_eq!((reader.rows(), reader.seen()), (3, 6));
+    program.choices[0].branches.clear();
+    let mut reader = Reader::new(&program).unwrap();
+    assert_eq!(reader.take(&key(0, b""), &row(None, 0, "")), Ok(Taken::Dropped));
 }
 
 #[test]

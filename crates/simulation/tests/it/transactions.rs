@@ -51,7 +51,7 @@ fn with_clocks_further_apart_than_expected_transactions_are_serializable() {
 fn bugs_in_what_every_replica_serves_are_found() {
     for bug in [Node::CommitWaitSkipped, Node::ReadWaitSkipped, Node::SkewIgnored] {
         let options = Options { bug: Some(Planted::Node(bug)), global: true, ..Options::default() };
-        let found = (1..=200).find(|seed| run(*seed, options).violation.is_some());
+        let found = (1..=400).find(|seed| run(*seed, options).violation.is_some());
         assert!(found.is_some(), "{bug:?} is not found");
     }
 }
@@ -103,7 +103,7 @@ fn planted_bugs_are_found() {
     let bugs = nodes.into_iter().map(Planted::Node).chain(clients.into_iter().map(Planted::Client));
     for bug in bugs {
         let options = Options { bug: Some(bug), ..Options::default() };
-        let found = (1..=200).find(|seed| run(*seed, options).violation.is_some());
+        let found = (1..=400).find(|seed| run(*seed, options).violation.is_some());
         assert!(found.is_some(), "{bug:?} is not found");
     }
 }

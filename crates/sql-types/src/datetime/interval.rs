@@ -417,7 +417,9 @@ fn parse_words(text: &str, typmod: i32) -> Result<Interval, Refusal> {
                 let micros = if negative { -micros } else { micros };
                 sum.micros = sum.micros.checked_add(micros).ok_or(Refusal::Range)?;
             } else if let Some((years, months)) = number.body.split_once('-') {
-                if rest.starts_with('-') {
+                // `1-2-3` is nothing, `1-2 -3` has days.
+                let read = text.strip_suffix(rest).unwrap_or_default();
+                if rest.starts_with('-') && read.ends_with(number.body) {
                     return Err(Refusal::Syntax);
                 }
                 let (years, _) = split_decimal(years)?;

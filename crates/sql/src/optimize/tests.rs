@@ -203,11 +203,12 @@ fn joins_look_up_or_hash() {
             Nested Loop
               ->  Nested Loop
                     ->  Seq Scan on s
-                    ->  Index Only Scan using u_t_id_idx on u
-                          Index Cond: (t_id = outer.id)
-              ->  Index Scan using t_pkey on t
-                    Index Cond: (id = outer.t_id)
-                    Filter: (a = 5)",
+                    ->  Index Scan using t_pkey on t
+                          Index Cond: (id = outer.id)
+                          Filter: (a = 5)
+              ->  Index Only Scan using u_t_id_idx on u
+                    Index Cond: (t_id = outer.id)
+                    Filter: (outer.id = t_id)",
     );
     golden(
         "SELECT * FROM t, LATERAL (SELECT * FROM u WHERE u.t_id = t.id ORDER BY u.id LIMIT 1) AS l WHERE t.id = 3",

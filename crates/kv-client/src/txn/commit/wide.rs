@@ -41,6 +41,10 @@ const MAX_STAGED: usize = 256;
 const MAX_STAGED_BYTES: usize = 64 << 10;
 /// How long a range is asked that does not answer: KV nodes refuse what was to commit this long ago.
 const GIVE_UP: Duration = Duration::from_secs(300);
+/// Whether the node that leads all ranges is asked to settle them together. It is not: with it the simulation finds about one
+/// run in five thousand that is not serializable (seeds 4000832, 5002466 and 5002670 of the transactions' world), and why is
+/// not known yet.
+const SETTLES_TOGETHER: bool = false;
 /// Times that parts are shared out anew.
 const MAX_SPLITS: usize = 256;
 
@@ -240,7 +244,10 @@ impl Wide {
     fn together(&self) -> Vec<u64> {
         let mut places = self.writers.iter().map(|share| share.place.as_ref().map(|place| &place.connection));
         let first = places.next().flatten().map(|connection| connection.number);
-        if first.is_none() || places.any(|other| other.map(|connection| connection.number) != first) {
+        if !SETTLES_TOGETHER
+            || first.is_none()
+            || places.any(|other| other.map(|connection| connection.number) != first)
+        {
             return Vec::new();
         }
         let elsewhere = self.writers.iter().filter(|share| !share.at.holds(&self.order.anchor));

@@ -197,12 +197,12 @@ impl ClockCheck {
     }
 
     /// Whether a jump of this node's clock should not be believed: more of the live nodes contradict what it shows than
-    /// confirm it, or there are others and none of them says anything.
-    pub fn is_disputed(&self, live: &[NodeId], now: Moment) -> bool {
+    /// confirm it, or there are others, which is so unless it is `alone`, and none of them says anything.
+    pub fn is_disputed(&self, alone: bool, live: &[NodeId], now: Moment) -> bool {
         let offsets = live.iter().filter_map(|node| self.offset(*node, now));
         let (apart, near): (Vec<Offset>, Vec<Offset>) =
             offsets.partition(|offset| offset.exceeds(self.max_ns));
-        !self.measured.is_empty() && (near.is_empty() || apart.len() > near.len())
+        !alone && (near.is_empty() || apart.len() > near.len())
     }
 
     /// Compares this node's clock with those of the others that are live.
@@ -362,13 +362,14 @@ mod tests {
     #[test]
     fn a_jump_is_disputed_unless_somebody_confirms_it() {
         let mut check = ClockCheck::new(MAX);
-        assert!(!check.is_disputed(&[], at(1000, 60_000)), "there is nobody else");
+        assert!(!check.is_disputed(true, &[], at(1000, 60_000)), "there is nobody else");
+        assert!(check.is_disputed(false, &[], at(1000, 60_000)), "nobody was heard yet");
         measured(&mut check, at(1000, 0));
-        assert!(check.is_disputed(&[2], at(1000, 60_000)));
-        assert!(check.is_disputed(&[], at(1000, 60_000)), "nobody is heard");
+        assert!(check.is_disputed(false, &[2], at(1000, 60_000)));
+        assert!(check.is_disputed(false, &[], at(1000, 60_000)), "nobody is heard");
         check.measure(3, 999, at(1000, 60_000).wall_ns, at(1000, 60_000));
-        assert!(!check.is_disputed(&[2, 3], at(1000, 60_000)));
-        assert!(!check.is_disputed(&[3], at(1000, 60_000)));
+        assert!(!check.is_disputed(false, &[2, 3], at(1000, 60_000)));
+        assert!(!check.is_disputed(false, &[3], at(1000, 60_000)));
     }
 
     #[test]

@@ -11,7 +11,9 @@
 //!
 //! Everywhere else no promise rests on wall clocks. Here what is *up to date* does: clocks of nodes are taken to be at
 //! most [`MAX_CLOCK_OFFSET_NS`] apart. If they are further apart, reads of these ranges may be stale by as much;
-//! transactions stay serializable, for nobody reads where something may still be written.
+//! transactions stay serializable, for nobody reads where something may still be written. A clock that jumps is not
+//! followed at once here either ([`crate::steady`]), so a node that is about to stop itself because its clock is wrong
+//! does no harm in between.
 //!
 //! # The rules
 //!
@@ -99,7 +101,7 @@ pub(crate) fn spans_read(requests: &[Request]) -> impl Iterator<Item = Span> + '
 impl Node {
     /// The last instant that the wall clock has passed.
     fn passed(&self) -> Timestamp {
-        Timestamp::new(self.pipeline.environment().physical_ns(), u32::MAX)
+        Timestamp::new(self.pipeline.wall_ns(), u32::MAX)
     }
 
     /// As far as reads of the present go here.
@@ -108,7 +110,7 @@ impl Node {
             true => 0,
             false => MAX_CLOCK_OFFSET_NS,
         };
-        Timestamp::new(self.pipeline.environment().physical_ns().saturating_add(offset), 0)
+        Timestamp::new(self.pipeline.wall_ns().saturating_add(offset), 0)
     }
 
     /// Waits until the wall clock has passed a commit, which may be acknowledged then.
@@ -140,7 +142,7 @@ impl Node {
     pub(crate) fn wall_ns_to_wait_for(&self) -> u64 {
         match self.pipeline.environment().planted(Bug::CommitWaitSkipped) {
             true => 0,
-            false => self.pipeline.environment().physical_ns(),
+            false => self.pipeline.wall_ns(),
         }
     }
 

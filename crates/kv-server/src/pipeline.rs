@@ -646,6 +646,12 @@ impl Pipeline {
         self.shared.millis()
     }
 
+    /// What the wall clock shows, in nanoseconds since the Unix epoch, as the clocks of ranges follow it: without jumps
+    /// ([`crate::steady`]).
+    pub fn wall_ns(&self) -> u64 {
+        self.shared.wall_ns(&mut self.shared.state.lock())
+    }
+
     /// Takes in messages from other nodes.
     pub fn receive(&self, mut envelopes: Vec<Envelope>) {
         let mut state = self.shared.state.lock();

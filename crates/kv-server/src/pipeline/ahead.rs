@@ -36,8 +36,8 @@ pub struct Promised {
 
 impl Ahead {
     /// Whether the wall clock has passed everything that was acknowledged without a wait.
-    fn has_passed(&self, physical_ns: u64) -> bool {
-        self.since.is_some_and(|since| since.wall_ns < physical_ns)
+    fn has_passed(&self, wall_ns: u64) -> bool {
+        self.since.is_some_and(|since| since.wall_ns < wall_ns)
     }
 }
 
@@ -79,12 +79,13 @@ impl Pipeline {
     }
 
     fn no_later(&self, range: RangeId, timestamp: Timestamp) -> Timestamp {
-        let physical = self.shared.environment.physical_ns();
-        let ahead = self.shared.state.lock().ranges.get(&range).and_then(|found| found.ahead);
-        if !ahead.is_some_and(|ahead| ahead.has_passed(physical)) {
+        let mut state = self.shared.state.lock();
+        let Some(ahead) = state.ranges.get(&range).and_then(|found| found.ahead) else { return timestamp };
+        let wall_ns = self.shared.wall_ns(&mut state);
+        if !ahead.has_passed(wall_ns) {
             return timestamp;
         }
-        timestamp.min(Timestamp::new(physical.saturating_add(MAX_CLOCK_OFFSET_NS), 0))
+        timestamp.min(Timestamp::new(wall_ns.saturating_add(MAX_CLOCK_OFFSET_NS), 0))
     }
 
     /// As [`Pipeline::promise`], ahead of the present where the range is read everywhere. There must have been no
@@ -95,7 +96,7 @@ impl Pipeline {
     pub fn promise_ahead(&self, range: RangeId) -> Result<Promised, KvError> {
         let mut state = self.shared.state.lock();
         let now = self.shared.now(&mut state, range)?;
-        let physical = self.shared.environment.physical_ns();
+        let wall_ns = self.shared.wall_ns(&mut state);
         let (found, held) = self.shared.held(&mut state, range)?;
         let index = found.applied.ok_or_else(not_leaseholder)?;
         let mut present = false;
@@ -104,9 +105,9 @@ impl Pipeline {
             if ahead.since.is_none() && found.in_flight.is_empty() {
                 ahead.since = Some(now);
             }
-            present = !ahead.ending && ahead.has_passed(physical);
+            present = !ahead.ending && ahead.has_passed(wall_ns);
             if present {
-                let lead = Timestamp::new(physical.saturating_add(LEAD_NS), 0);
+                let lead = Timestamp::new(wall_ns.saturating_add(LEAD_NS), 0);
                 found.clock.observe(lead.min(before(held.ceiling)));
                 timestamp = found.clock.latest();
             }
@@ -133,7 +134,7 @@ impl Pipeline {
         };
         let begun = tokio::time::Instant::now();
         loop {
-            let missing = promised.wall_ns.saturating_sub(self.shared.environment.physical_ns());
+            let missing = promised.wall_ns.saturating_sub(self.wall_ns());
             if missing == 0 {
                 return Ok(());
             }

@@ -403,7 +403,8 @@ impl Driver {
         let moment = self.shared.moment();
         {
             let mut state = self.shared.state.lock();
-            state.steady.set_disputed(self.clocks.is_disputed(&live, moment));
+            let alone = self.store.liveness().is_alone();
+            state.steady.set_disputed(self.clocks.is_disputed(alone, &live, moment));
             // Read at least at every tick, so that it notices jumps.
             self.shared.wall_ns(&mut state);
         }

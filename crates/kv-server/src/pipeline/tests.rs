@@ -155,16 +155,35 @@ fn closing_applies_what_is_queued_and_refuses_more() {
     assert_eq!(pipeline.submit(late).err().map(|error| error.kind()), Some(KvErrorKind::Unavailable));
 }
 
-/// A machine whose wall clock is set by hand, and on which no other time passes.
-struct ByHand(std::sync::atomic::AtomicU64);
+/// A machine whose wall clock is set by hand. Other time passes only on request.
+struct ByHand {
+    wall_ns: std::sync::atomic::AtomicU64,
+    millis: std::sync::atomic::AtomicU64,
+}
+
+impl ByHand {
+    fn at(wall_ns: u64) -> Arc<Self> {
+        Arc::new(ByHand { wall_ns: wall_ns.into(), millis: 1000.into() })
+    }
+
+    fn set(&self, wall_ns: u64) {
+        self.wall_ns.store(wall_ns, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Lets time pass until the wall clock shows this.
+    fn pass_until(&self, wall_ns: u64) {
+        let before = self.wall_ns.swap(wall_ns, std::sync::atomic::Ordering::Relaxed);
+        self.millis.fetch_add((wall_ns - before) / 1_000_000, std::sync::atomic::Ordering::Relaxed);
+    }
+}
 
 impl crate::environment::Surroundings for ByHand {
     fn millis(&self) -> Millis {
-        1000
+        self.millis.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn physical_ns(&self) -> u64 {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
+        self.wall_ns.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn random(&self) -> [u8; 16] {
@@ -190,16 +209,15 @@ fn start_by_hand(engine: &Arc<MemoryEngine>, machine: &Arc<ByHand>) -> (Pipeline
 fn a_wall_clock_that_is_set_takes_nothing_back_and_pushes_nothing_ahead() {
     const HOUR_NS: u64 = 3_600_000_000_000;
     let engine = Arc::new(MemoryEngine::new());
-    let machine = Arc::new(ByHand(NOW_NS.into()));
-    let set = |wall_ns| machine.0.store(wall_ns, std::sync::atomic::Ordering::Relaxed);
+    let machine = ByHand::at(NOW_NS);
     let (pipeline, stepped) = start_by_hand(&engine, &machine);
     let first = pipeline.clock(ROOT).expect("held");
-    set(NOW_NS + HOUR_NS);
+    machine.set(NOW_NS + HOUR_NS);
     let second = pipeline.clock(ROOT).expect("held");
     assert!(second > first && second.wall_ns < NOW_NS + HOUR_NS / 2, "it is not followed at once: {second}");
     drop((pipeline, stepped));
     engine.crash();
-    set(NOW_NS - HOUR_NS);
+    machine.set(NOW_NS - HOUR_NS);
     let (pipeline, _stepped) = start_by_hand(&engine, &machine);
     assert!(pipeline.clock(ROOT).expect("held") > second, "time goes on across a restart");
 }
@@ -207,7 +225,7 @@ fn a_wall_clock_that_is_set_takes_nothing_back_and_pushes_nothing_ahead() {
 #[test]
 fn what_was_acknowledged_before_a_range_was_read_everywhere_is_in_the_present() {
     let engine = Arc::new(MemoryEngine::new());
-    let machine = Arc::new(ByHand(NOW_NS.into()));
+    let machine = ByHand::at(NOW_NS);
     drop(start_by_hand(&engine, &machine));
     engine.crash();
     // Its clock is where the last lease may have been, which is further ahead than clocks are apart.
@@ -221,7 +239,11 @@ fn what_was_acknowledged_before_a_range_was_read_everywhere_is_in_the_present() 
     assert!(!promised.present && promised.timestamp >= acknowledged);
     assert!(pipeline.present(ROOT).expect("held") >= acknowledged, "the wall clock has not passed it");
     let later = promised.timestamp.wall_ns + 1;
-    machine.0.store(later, std::sync::atomic::Ordering::Relaxed);
+    machine.set(later);
+    let promised = pipeline.promise_ahead(ROOT).expect("held");
+    assert!(!promised.present, "a clock that jumps has passed nothing");
+    machine.set(NOW_NS);
+    machine.pass_until(later);
     let present = pipeline.present(ROOT).expect("held");
     assert!(present > acknowledged && present <= apart(later));
     assert!(pipeline.promise_ahead(ROOT).expect("held").present);

@@ -71,7 +71,8 @@ pub struct KvError {
     /// `ConditionFailed`: what the key holds.
     #[prost(bytes = "bytes", optional, tag = "4")]
     pub actual: Option<Bytes>,
-    /// `Retry`: the span that changed.
+    /// `Retry`: the span that changed. `RangeNotFound`: what the range holds, where the node that leads it says that it
+    /// does not hold the keys, because it was split.
     #[prost(message, optional, tag = "5")]
     pub span: Option<Span>,
     /// `NotLeaseholder`: address (`host:port`) of the node that holds the lease, if it is known.

@@ -79,6 +79,8 @@ pub enum Outcome {
         response: BatchResponse,
         /// The timestamp that they want.
         order: Order,
+        /// If the part's first intents are among them: the state of its set of intents with them.
+        first_intents: Option<u64>,
     },
 }
 
@@ -743,22 +745,23 @@ impl<'a> Evaluation<'a> {
             response.commit_timestamp = Some(present);
             return Ok(Outcome::Answer(response));
         }
-        Ok(Outcome::Submit { effects, response, order: Order::Present })
+        Ok(Outcome::Submit { effects, response, order: Order::Present, first_intents: None })
     }
 
     fn flush(mut self) -> Eval<Outcome> {
-        self.enter_intents()?;
+        let first_intents = self.enter_intents()?;
         let response = self.response();
         self.write_intents();
         if self.raw.is_empty() {
             return Ok(Outcome::Answer(response));
         }
         let effects = Effects { raw: std::mem::take(&mut self.raw), ..Effects::default() };
-        Ok(Outcome::Submit { effects, response, order: Order::None })
+        Ok(Outcome::Submit { effects, response, order: Order::None, first_intents })
     }
 
-    /// Notes in the transaction's entry what the batch writes and reads.
-    fn enter_intents(&mut self) -> Eval<()> {
+    /// Notes in the transaction's entry what the batch writes and reads. Returns the state of its intents then if these
+    /// are the first.
+    fn enter_intents(&mut self) -> Eval<Option<u64>> {
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
         shard.check(self.part, self.asker.connection, self.hop(), has_intents)?;
@@ -782,7 +785,7 @@ impl<'a> Evaluation<'a> {
         // Copied, for they outlive the request and must not keep its buffer.
         let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
         entry.track(self.read_spans.iter().map(|span| Span::new(copy(&span.start), copy(&span.end))));
-        Ok(())
+        Ok(first.then(|| entry.intents.generation()))
     }
 
     /// Makes intents of the batch's writes.
@@ -819,7 +822,7 @@ impl<'a> Evaluation<'a> {
         if !self.node.pipeline.environment().planted(Bug::PreparedUnchecked) {
             self.node.check_unchanged(self.asker, Some(self.txn.id), spans, self.snapshot, Timestamp::MAX)?;
         }
-        self.enter_intents()?;
+        let first_intents = self.enter_intents()?;
         let response = self.response();
         self.write_intents();
         let spans = {
@@ -842,7 +845,7 @@ impl<'a> Evaluation<'a> {
             versions: Vec::new(),
             record: Some(Box::new((self.range_start()?, record))),
         };
-        Ok(Outcome::Submit { effects, response, order: Order::From(prepare.timestamp) })
+        Ok(Outcome::Submit { effects, response, order: Order::From(prepare.timestamp), first_intents })
     }
 
     /// The first key of the range.
@@ -898,7 +901,8 @@ impl<'a> Evaluation<'a> {
             Some(RequestKind::EndTxn(end)) => end.commit_at,
             _ => None,
         });
-        Ok(Outcome::Submit { effects, response, order: at.map_or(Order::Present, Order::Exactly) })
+        let order = at.map_or(Order::Present, Order::Exactly);
+        Ok(Outcome::Submit { effects, response, order, first_intents: None })
     }
 
     /// A transaction that wrote nothing happened at its snapshot.

@@ -370,7 +370,7 @@ impl Node {
         let found = self.pipeline.covering(key).await?;
         match found {
             Some(found) if asker.range == 0 || asker.range == found => asker.range = found,
-            _ => return Err(KvError::range_not_found(asker.range)),
+            _ => return Err(self.keys_not_here(asker)),
         }
         if batch.header.any_replica && matches!(class, Class::Read) {
             return self.read_here(asker, batch).await;
@@ -378,12 +378,23 @@ impl Node {
         self.ready(asker.range).await?;
         if !self.pipeline.serves(asker.range, |span| bounds::within(&batch, asker.tenant, span)) {
             self.pipeline.lease(asker.range)?;
-            return Err(KvError::range_not_found(asker.range));
+            return Err(self.keys_not_here(asker));
         }
         match self.take(asker, batch, class) {
             Answer::Ready(result) => result,
             Answer::Later(answer) | Answer::Heavy(answer) | Answer::LargeRead(answer) => answer.await,
         }
+    }
+
+    /// The error for a range that has none of the keys asked for, or not all. If its lease is held here that is because it
+    /// was split, which nobody need ask the directory to be sure of.
+    pub(crate) fn keys_not_here(&self, asker: Asker) -> KvError {
+        let mut error = KvError::range_not_found(asker.range);
+        let own = |span: &Span| TenantId(asker.tenant).span().contains(&span.start);
+        if self.pipeline.lease(asker.range).is_ok() {
+            error.span = self.pipeline.span(asker.range).filter(own);
+        }
+        error
     }
 
     /// Waits until this node serves a range.
@@ -613,7 +624,7 @@ impl Node {
             }
             let fits = |span: &Span| tenant == CLUSTER || bounds::within(&batch, tenant, span);
             if !self.pipeline.holds(range, fits) {
-                return Err(KvError::range_not_found(range));
+                return Err(self.keys_not_here(asker));
             }
             let clock = if kind == WriteKind::Prepare { Some(self.pipeline.clock(range)?) } else { None };
             let (mut spans, generation) = self.latch_spans(asker, part, &batch, kind)?;
@@ -681,7 +692,7 @@ impl Node {
                     response.lease = if kind == WriteKind::Locking { lease } else { 0 };
                     Ok(response)
                 }
-                Outcome::Submit { effects, mut response, order } => {
+                Outcome::Submit { effects, mut response, order, first_intents } => {
                     let (sender, receiver) = oneshot::channel();
                     let (late, is_late) = oneshot::channel();
                     let record = effects.record.as_ref().map(|record| record.1.clone());
@@ -713,6 +724,7 @@ impl Node {
                             let latches = latches.clone_id();
                             let node = Arc::clone(&node);
                             Box::new(move |result| {
+                                node.take_back_refused(part, first_intents, &result);
                                 match kind {
                                     WriteKind::Commit => node.commit_done(part, &result, keeps_record),
                                     WriteKind::Prepare => node.prepare_done(part, &result),
@@ -727,6 +739,7 @@ impl Node {
                     // What is submitted under a lease is waited out as that says, whatever comes after it.
                     let waits = self.pipeline.is_ahead(range);
                     if let Err(error) = self.pipeline.submit(command) {
+                        self.take_back_refused(part, first_intents, &Err(CommandError::Rejected));
                         match kind {
                             WriteKind::Commit => self.commit_done(part, &Err(CommandError::Rejected), false),
                             WriteKind::Prepare => self.prepare_done(part, &Err(CommandError::Rejected)),
@@ -882,6 +895,20 @@ impl Node {
             }
         };
         job.into_iter().for_each(|job| self.resolve_later(job));
+    }
+
+    /// What a command should have written was not, and if those were the first intents of the part, it has none.
+    fn take_back_refused(
+        &self,
+        part: PartKey,
+        first_intents: Option<u64>,
+        result: &Result<Timestamp, CommandError>,
+    ) {
+        if let (Some(generation), Err(CommandError::Rejected | CommandError::NoSpace)) =
+            (first_intents, result)
+        {
+            self.shard(part.txn.tenant).take_back_intents(part, generation);
+        }
     }
 
     /// Nothing was written: the part is as it was before its commit, if anybody is there to go on.

@@ -210,7 +210,7 @@ impl Node {
         if self.pipeline.holds(asker.range, |span| bounds::within(batch, asker.tenant, span)) {
             return Ok(());
         }
-        Err(KvError::range_not_found(asker.range))
+        Err(self.keys_not_here(asker))
     }
 
     /// The same, and waits for what must be waited for.

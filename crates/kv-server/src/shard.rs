@@ -484,6 +484,16 @@ impl Shard {
         self.intents.entry(part.range).or_default().live.insert(part.txn.id);
     }
 
+    /// Notes that the first intents of a part were not written after all, unless others have come to them since.
+    pub fn take_back_intents(&mut self, part: PartKey, generation: u64) {
+        if let Some(entry) = self.txns.get_mut(&part)
+            && entry.intents.generation() == generation
+        {
+            entry.intents = IntentSet::default();
+            self.remove_intent_txn(part);
+        }
+    }
+
     /// How many transactions have intents in a range.
     pub fn intent_txns(&self, range: RangeId) -> usize {
         self.intents.get(&range).map_or(0, |intents| intents.live.len())

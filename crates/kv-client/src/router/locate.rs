@@ -83,7 +83,18 @@ impl Router {
 
     /// Whether a range that a node does not have, or not for all keys of a batch, was split: asks the directory, which
     /// hears of it a moment after the node. Where the node has no replica of it any more there is nothing to wait for.
-    pub(super) async fn was_split(&self, batch: &BatchRequest, place: &Place, key: &Bytes) -> bool {
+    /// One that leads the range knows what it says, also if the directory does not come to hear of it.
+    pub(super) async fn was_split(
+        &self,
+        batch: &BatchRequest,
+        place: &Place,
+        key: &Bytes,
+        said: &KvError,
+    ) -> bool {
+        said.span.is_some() | self.directory_says_split(batch, place, key).await
+    }
+
+    async fn directory_says_split(&self, batch: &BatchRequest, place: &Place, key: &Bytes) -> bool {
         let keys = extent(batch, key);
         for pause in SPLIT_PAUSES {
             let mut trip = self.trip(false);

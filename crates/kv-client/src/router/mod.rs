@@ -272,7 +272,9 @@ impl Router {
         Err(match miss {
             Miss::Error(error) => SendError::Kv(error),
             Miss::Unavailable(error) => SendError::Kv(miss::unavailable(Some(error))),
-            Miss::RangeNotFound(_) if Box::pin(self.was_split(batch, place, key)).await => SendError::Split,
+            Miss::RangeNotFound(said) if Box::pin(self.was_split(batch, place, key, &said)).await => {
+                SendError::Split
+            }
             Miss::NotLeaseholder(_) | Miss::RangeNotFound(_) => SendError::Moved,
             Miss::Unsent => SendError::OtherConnection,
             Miss::Lost => SendError::Lost,

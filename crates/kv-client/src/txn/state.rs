@@ -38,6 +38,9 @@ pub struct State {
     pub read_timestamp: Option<Timestamp>,
     /// Whether the snapshot must stay.
     pub fixed: bool,
+    /// The latest snapshot of earlier statements; none if there was none. What they saw was committed up to there, and
+    /// ranges whose clocks are behind must not commit this transaction before it.
+    pub seen: Option<Timestamp>,
     /// The last sequence number used.
     pub sequence: u32,
     /// What rolled-back savepoints undid of the intents.
@@ -89,6 +92,7 @@ impl State {
             reads_in_flight: 0,
             read_timestamp: None,
             fixed: false,
+            seen: None,
             sequence: 0,
             ignored: Vec::new(),
             flushing: false,
@@ -176,6 +180,11 @@ impl State {
         }
     }
 
+    /// The timestamp that the transaction commits above: everything it saw was committed by then.
+    pub fn commits_above(&self) -> Option<Timestamp> {
+        self.read_timestamp.max(self.seen)
+    }
+
     /// Whether any node has intents of the transaction.
     pub fn has_intents(&self) -> bool {
         self.parts.iter().any(|part| part.has_intents)
@@ -243,6 +252,7 @@ impl State {
         }
         self.untracked = false;
         if self.refresh.is_empty() {
+            self.seen = self.seen.max(self.read_timestamp);
             self.read_timestamp = None;
             self.uncertain_until = None;
             self.parts.forget_clocks();

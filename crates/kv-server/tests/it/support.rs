@@ -8,6 +8,7 @@ use kv_server::node::{Answer, BatchResult};
 use kv_server::{Limits, Node};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use storage::MemoryEngine;
 
 pub const TENANT: TenantId = TenantId(7);
@@ -87,7 +88,20 @@ impl Client {
         self.ask_as(self.caller, batch).await
     }
 
+    /// Asks until the node holds the lease: it may lose it for a moment where the machine is busy.
     async fn ask_as(&self, caller: Caller, batch: BatchRequest) -> BatchResult {
+        for _ in 0..200 {
+            match self.ask_now(caller, batch.clone()).await {
+                Err(error) if error.kind() == KvErrorKind::NotLeaseholder => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                result => return result,
+            }
+        }
+        self.ask_now(caller, batch).await
+    }
+
+    async fn ask_now(&self, caller: Caller, batch: BatchRequest) -> BatchResult {
         match self.node.handle(caller, self.connection, batch) {
             Answer::Ready(result) => result,
             Answer::Later(batch) | Answer::Heavy(batch) | Answer::LargeRead(batch) => batch.await,

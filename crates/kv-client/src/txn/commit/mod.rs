@@ -46,6 +46,16 @@ pub enum Plan {
     Wide(Shares),
 }
 
+impl Plan {
+    /// That of a transaction which has to do with one range only.
+    fn within(range_id: u64, state: &State) -> Self {
+        match state.reads_reach_back() {
+            false => Plan::Here(range_id),
+            true => Plan::Pinned { writer: range_id, readers: Vec::new() },
+        }
+    }
+}
+
 /// What each range has to do with the commit of a transaction.
 pub struct Shares {
     /// Ranges with writes.
@@ -74,11 +84,11 @@ impl Txn {
             let missing = {
                 let state = self.state.lock();
                 if let Some(range_id) = state.sole_range(trusts_locks) {
-                    return Ok(Plan::Here(range_id));
+                    return Ok(Plan::within(range_id, &state));
                 }
                 match state.unlocated() {
                     Some(key) => key,
-                    None => return Ok(state.shares(trusts_locks).into_plan()),
+                    None => return Ok(state.shares(trusts_locks).into_plan(&state)),
                 }
             };
             self.locate(&missing, false).await?;
@@ -90,7 +100,11 @@ impl Txn {
     pub(super) async fn commit_in(&self, range_id: u64, at: Option<Timestamp>) -> KvResult<Attempt> {
         let (mut batch, place, key) = {
             let mut state = self.state.lock();
-            let header = state.header(range_id, ReadOptions::default(), true, 0);
+            let mut header = state.header(range_id, ReadOptions::default(), true, 0);
+            if state.refresh.is_empty() {
+                // The range's clock comes to be above it. With spans, it would be where they were read.
+                header.read_timestamp = state.commits_above();
+            }
             let Some(part) = state.parts.get(range_id) else { return Ok(Attempt::Again) };
             let mut requests = state.buffer.outcome(&part.at);
             let (place, key) = (part.required_place(), requests.is_empty().then(|| part.key.clone()));
@@ -158,6 +172,11 @@ impl State {
         alone.then_some(part.at.range_id)
     }
 
+    /// Whether what must be unchanged was read before something that earlier statements saw.
+    fn reads_reach_back(&self) -> bool {
+        !self.refresh.is_empty() && self.seen > self.read_timestamp
+    }
+
     /// A key that was written or read in a range of which it is not known where it lies.
     fn unlocated(&self) -> Option<Bytes> {
         let end_of = |key: &[u8]| {
@@ -219,9 +238,9 @@ impl State {
 }
 
 impl Shares {
-    fn into_plan(self) -> Plan {
+    fn into_plan(self, state: &State) -> Plan {
         match &self.writers[..] {
-            [writer] if self.readers.is_empty() => Plan::Here(writer.at.range_id),
+            [writer] if self.readers.is_empty() => Plan::within(writer.at.range_id, state),
             [writer] => Plan::Pinned { writer: writer.at.range_id, readers: self.readers },
             _ => Plan::Wide(self),
         }

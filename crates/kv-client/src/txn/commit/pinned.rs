@@ -14,8 +14,11 @@ const FIRST_STEP_NS: u64 = 200_000;
 impl Txn {
     /// Refreshes what was read elsewhere up to a timestamp, and commits there.
     pub(in super::super) async fn commit_pinned(&self, writer: u64, readers: &[Share]) -> KvResult<Attempt> {
-        let snapshot = self.read_timestamp();
-        let mut floor = snapshot.unwrap_or_default();
+        let (snapshot, above) = {
+            let state = self.state.lock();
+            (state.read_timestamp, state.commits_above())
+        };
+        let mut floor = above.unwrap_or_default();
         let mut step_ns = FIRST_STEP_NS;
         for _ in 0..MAX_ROUNDS {
             let ranges = readers.iter().map(|share| share.at.range_id).chain([writer]);

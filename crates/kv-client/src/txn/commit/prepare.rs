@@ -16,14 +16,25 @@ use tokio::time::{Instant, timeout_at};
 /// How far clocks of ranges are ahead of wall clocks at most.
 const MOST_AHEAD: Duration = Duration::from_secs(8);
 
+/// What a range came to.
+pub struct Answer {
+    /// Its share; with the place where it is prepared, if it is.
+    pub share: Share,
+    /// What became of the part.
+    pub outcome: Outcome,
+    /// Whether a batch went unanswered. It may have been carried out, or may yet be; others may have taken the transaction
+    /// for committed because of it, and settled it, and then what is prepared now is prepared anew.
+    pub unanswered: bool,
+}
+
 /// What became of a part.
 pub enum Outcome {
     /// It is prepared, at the share's place. Where commits are waited out, that is what the range's leaseholder said of its clock.
     Prepared(Timestamp, Option<Shown>),
     /// The range was split.
     Split,
-    /// It is not prepared, and will not be unless `unanswered`: then an earlier batch may still arrive.
-    Failed { error: KvError, unanswered: bool },
+    /// It is not prepared, and will not be unless a batch went unanswered.
+    Failed(KvError),
     /// Nobody knows.
     Unknown,
 }
@@ -50,12 +61,7 @@ impl Shown {
 
 /// Asks until there is an answer, at most until `order.give_up`. Who waits for the commit is told that its outcome is
 /// not known when asking again takes longer than requests usually wait.
-pub async fn prepare(
-    client: KvClient,
-    mut share: Share,
-    order: Arc<Order>,
-    teller: Arc<Teller>,
-) -> (Share, Outcome) {
+pub async fn prepare(client: KvClient, mut share: Share, order: Arc<Order>, teller: Arc<Teller>) -> Answer {
     let (held, locked, bound) = (share.held, share.locked, share.place.is_some());
     let mut asked = Asked { held, locked, bound, unanswered: false };
     let mut batch = batch(&share, &order);
@@ -74,10 +80,14 @@ pub async fn prepare(
             None => Some(sent.await),
             Some(doubt_at) => in_time(sent, doubt_at, order.give_up, &teller).await,
         };
-        let Some(answer) = answer else { return (share, Outcome::Unknown) };
+        let Some(answer) = answer else {
+            return Answer { share, outcome: Outcome::Unknown, unanswered: true };
+        };
         let shown = answer.as_ref().ok().and_then(|sent| Shown::now(sent.response.wall_ns));
         let place = answer.as_ref().ok().map(|sent| sent.place.clone());
-        match asked.judge(answer.map(|sent| sent.response)) {
+        let next = asked.judge(answer.map(|sent| sent.response));
+        let unanswered = asked.unanswered;
+        match next {
             Next::Prepared(at) => {
                 let (range_id, answered) =
                     (share.at.range_id, Answered::now(lead::Asked::Write, sent_ns, client.environment()));
@@ -86,12 +96,10 @@ pub async fn prepare(
                     false => leads.note_met(range_id),
                 });
                 share.place = place;
-                return (share, Outcome::Prepared(at, shown));
+                return Answer { share, outcome: Outcome::Prepared(at, shown), unanswered };
             }
-            Next::Split => return (share, Outcome::Split),
-            Next::Failed(error) => {
-                return (share, Outcome::Failed { error, unanswered: asked.unanswered });
-            }
+            Next::Split => return Answer { share, outcome: Outcome::Split, unanswered },
+            Next::Failed(error) => return Answer { share, outcome: Outcome::Failed(error), unanswered },
             Next::Again => {}
         }
         asked.bound = false;
@@ -104,7 +112,7 @@ pub async fn prepare(
             doubt_at = doubt_at.or_else(|| Some(Instant::now() + client.patience()));
         }
         if Instant::now() >= order.give_up {
-            return (share, Outcome::Unknown);
+            return Answer { share, outcome: Outcome::Unknown, unanswered };
         }
         tokio::time::sleep(pauses.next(client.environment().random_fraction())).await;
     }

@@ -8,6 +8,11 @@
 //!                                          └─ one fails ─────────────────► abort all ───► the error
 //! ```
 //!
+//! Where a range was asked again because it had not answered, a failure says less: the parts may all have been prepared
+//! the first time, and whoever met one may have taken the transaction for committed and settled it. What fails
+//! then fails because of the transaction's own writes. So the anchor is asked first to see to it that it never commits, which
+//! it refuses if it has.
+//!
 //! It runs in a task of its own, so that a caller who leaves changes nothing: once anything is prepared, it takes
 //! somebody to finish it. The caller is told as soon as the outcome is known. Where that takes too long, because a
 //! range that may have prepared its part does not answer, the caller is told that it is not known; the task goes on
@@ -17,7 +22,7 @@ use super::super::end::Farewell;
 use super::super::options::CommitInfo;
 use super::super::state::{State, Status};
 use super::super::{Txn, lost, split_without_end};
-use super::prepare::{Outcome, Shown, prepare};
+use super::prepare::{Answer, Outcome, Shown, prepare};
 use super::refresh::refresh;
 use super::settle::{self, Settled};
 use super::share::Share;
@@ -41,10 +46,6 @@ const MAX_STAGED: usize = 256;
 const MAX_STAGED_BYTES: usize = 64 << 10;
 /// How long a range is asked that does not answer: KV nodes refuse what was to commit this long ago.
 const GIVE_UP: Duration = Duration::from_secs(300);
-/// Whether the node that leads all ranges is asked to settle them together. It is not: with it the simulation finds about one
-/// run in five thousand that is not serializable (seeds 4000832, 5002466 and 5002670 of the transactions' world), and why is
-/// not known yet.
-const SETTLES_TOGETHER: bool = false;
 /// Times that parts are shared out anew.
 const MAX_SPLITS: usize = 256;
 
@@ -105,6 +106,8 @@ struct Wide {
     teller: Arc<Teller>,
     /// What the clock of a range showed where commits are waited out, if there is any.
     shown: Option<Shown>,
+    /// Whether a range was asked to prepare its part and did not answer.
+    unanswered: bool,
 }
 
 impl Txn {
@@ -130,7 +133,7 @@ impl Txn {
         let anchor = anchor_share.written()?.clone();
         let mut state = self.state.lock();
         let staged = if self.options.parallel_commits { state.staged_keys() } else { Vec::new() };
-        let floor = state.read_timestamp.unwrap_or_default();
+        let floor = state.commits_above().unwrap_or_default();
         let ranges = writers.iter().chain(&readers).map(|share| share.at.range_id);
         let order = Order {
             anchor,
@@ -152,6 +155,7 @@ impl Txn {
             others: others.into_vec(),
             teller: Arc::new(Teller(Mutex::new(Some(tell)))),
             shown: None,
+            unanswered: false,
         })
     }
 }
@@ -223,13 +227,13 @@ impl Wide {
             }
             Decision::Record(at) => (at, true),
             Decision::Move(to) => {
-                // Some are prepared above where the record says: nobody can take it for committed.
+                // Some are prepared above where the record says: nobody can take it for committed that has not yet.
                 let prepared: Vec<Share> = self.writers.iter().map(Share::as_prepared).collect();
                 let refreshed = tokio::join!(
                     refresh(&self.client, &self.readers, snapshot, to),
                     refresh(&self.client, &prepared, snapshot, to),
                 );
-                refreshed.0.and(refreshed.1).map_err(Failure::Aborted)?;
+                refreshed.0.and(refreshed.1).map_err(|error| self.failed(error))?;
                 (to, true)
             }
         };
@@ -244,10 +248,7 @@ impl Wide {
     fn together(&self) -> Vec<u64> {
         let mut places = self.writers.iter().map(|share| share.place.as_ref().map(|place| &place.connection));
         let first = places.next().flatten().map(|connection| connection.number);
-        if !SETTLES_TOGETHER
-            || first.is_none()
-            || places.any(|other| other.map(|connection| connection.number) != first)
-        {
+        if first.is_none() || places.any(|other| other.map(|connection| connection.number) != first) {
             return Vec::new();
         }
         let elsewhere = self.writers.iter().filter(|share| !share.at.holds(&self.order.anchor));
@@ -263,8 +264,11 @@ impl Wide {
         let (mut prepared, mut failure) = (Vec::new(), None);
         while let Some(joined) = asking.running.join_next().await {
             // A task that panicked has told nobody what it did.
-            let (share, outcome) =
-                joined.map_or((None, Outcome::Unknown), |(share, outcome)| (Some(share), outcome));
+            let (share, outcome, unanswered) = joined.map_or((None, Outcome::Unknown, true), |answer| {
+                let Answer { share, outcome, unanswered } = answer;
+                (Some(share), outcome, unanswered)
+            });
+            self.unanswered |= unanswered;
             let failed = match (outcome, share) {
                 (Outcome::Prepared(at, shown), share) => {
                     prepared.push(at);
@@ -273,15 +277,11 @@ impl Wide {
                     None
                 }
                 (Outcome::Split, Some(share)) => {
-                    asking.share_out(self, share).await.err().map(Failure::Aborted)
+                    asking.share_out(self, share).await.err().map(|error| self.failed(error))
                 }
-                (Outcome::Failed { error, unanswered }, share) => {
+                (Outcome::Failed(error), share) => {
                     self.writers.extend(share);
-                    Some(if unanswered {
-                        self.doubtful(Failure::Unless(error))
-                    } else {
-                        Failure::Aborted(error)
-                    })
+                    Some(self.failed(error))
                 }
                 (Outcome::Unknown | Outcome::Split, share) => {
                     self.writers.extend(share);
@@ -301,6 +301,11 @@ impl Wide {
             failure = Some(failed.or_known(failure));
         }
         failure.map_or(Ok(prepared), Err)
+    }
+
+    /// What it means that something failed that the commit needs.
+    fn failed(&self, error: KvError) -> Failure {
+        if self.unanswered { self.doubtful(Failure::Unless(error)) } else { Failure::Aborted(error) }
     }
 
     /// What it means that a part may be prepared, or may yet be. Without a record that names the keys nothing
@@ -344,7 +349,7 @@ impl Wide {
 
 /// Ranges that are being asked.
 struct Asking {
-    running: JoinSet<(Share, Outcome)>,
+    running: JoinSet<Answer>,
     splits: usize,
     /// How to tell them that it was in vain.
     asked: Vec<Farewell>,

@@ -3,8 +3,8 @@
 use super::super::model::{Model, Play, RANGE, Record};
 use super::{begin, bytes, kind, put, wall_ns};
 use crate::{Isolation, Txn, TxnOptions};
-use kv_api::batch::{BatchRequest, Prepare, RequestKind};
-use kv_api::{KvError, KvErrorKind, LockStrength};
+use kv_api::batch::{BatchRequest, EndTxn, Prepare, RequestKind};
+use kv_api::{KvError, KvErrorKind, LockStrength, Timestamp};
 use std::sync::Arc;
 
 const OTHER: u64 = RANGE + 1;
@@ -82,6 +82,31 @@ async fn writes_in_several_ranges_commit_in_one_round() {
         let anchor = batch.header.range_id == RANGE;
         assert_eq!(staged, if anchor { vec![b"a", b"b", b"n", b"o"] } else { vec![] });
         assert_eq!(batch.header.refresh_spans.len(), usize::from(anchor));
+    }
+}
+
+#[tokio::test]
+async fn a_commit_comes_after_what_earlier_statements_saw() {
+    let model = two_ranges().await;
+    let options = TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
+    for keys in [&["n"][..], &["a", "n"]] {
+        let txn = model.client.begin(options.clone());
+        txn.begin_statement();
+        txn.get(b"a", LockStrength::None).await.unwrap();
+        let seen = txn.read_timestamp().unwrap();
+        // The clock of the client is behind that of the range.
+        let ahead = Timestamp::new(seen.wall_ns + 10_000_000_000, 0);
+        txn.state.lock().read_timestamp = Some(ahead);
+        txn.begin_statement();
+        write(&txn, keys);
+        model.store.lock().received.clear();
+        txn.commit().await.unwrap();
+        let store = model.store.lock();
+        let commit = &store.received[0];
+        match prepare(commit) {
+            Some(prepare) => assert!(prepare.timestamp > ahead),
+            None => assert_eq!(commit.header.read_timestamp, Some(ahead)),
+        }
     }
 }
 
@@ -193,6 +218,37 @@ async fn what_changed_before_a_late_commit_aborts_it() {
     model.settled().await;
     assert!(!is_new(&model, &["a", "n"]));
     assert_eq!(store.lock().prepared(), 0);
+}
+
+#[tokio::test]
+async fn a_failure_after_an_answer_was_lost_is_not_told_before_the_anchor_agrees() {
+    for committed in [false, true] {
+        let model = two_ranges().await;
+        let txn = begin(&model);
+        txn.get(b"b", LockStrength::None).await.unwrap();
+        write(&txn, &["a", "n"]);
+        model.store.lock().set_clock(OTHER, wall_ns() + 30_000_000);
+        let mut lost = false;
+        model.store.lock().script = Some(Box::new(move |batch| {
+            if prepares_in(OTHER)(batch) && !std::mem::replace(&mut lost, true) {
+                return Play::LoseAnswer;
+            }
+            match batch.requests[0].kind {
+                Some(RequestKind::Refresh(_)) => Play::Fail(KvError::new(KvErrorKind::Retry, "changed")),
+                // By who met a part before the answer was lost: its own write is what has changed.
+                Some(RequestKind::EndTxn(EndTxn { for_good: true, .. })) if committed => {
+                    Play::Fail(KvError::new(KvErrorKind::Aborted, "the transaction has committed"))
+                }
+                _ => Play::Serve,
+            }
+        }));
+        let expected = if committed { KvErrorKind::Ambiguous } else { KvErrorKind::Retry };
+        assert_eq!(kind(txn.commit().await), expected);
+        if !committed {
+            model.settled().await;
+        }
+        assert!(!is_new(&model, &["a", "n"]));
+    }
 }
 
 #[tokio::test]

@@ -64,6 +64,8 @@ pub struct Exported {
     pub loose: Vec<Span>,
     #[prost(bool, tag = "19")]
     pub untracked: bool,
+    #[prost(message, optional, tag = "20")]
+    pub seen: Option<Timestamp>,
 }
 
 /// See [`TxnOptions`].
@@ -171,6 +173,7 @@ impl Exported {
             refresh: state.refresh.iter().cloned().collect(),
             loose: state.loose.iter().cloned().collect(),
             untracked: state.untracked,
+            seen: state.seen,
         }
     }
 
@@ -194,6 +197,7 @@ impl Exported {
         state.refresh = RefreshSpans::of_spans(self.refresh);
         state.loose = RefreshSpans::of_spans(self.loose);
         state.untracked = self.untracked;
+        state.seen = self.seen;
         Ok((options, state, Claim { range_id: self.claim, only: self.claim_only }))
     }
 

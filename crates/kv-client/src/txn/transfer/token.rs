@@ -16,7 +16,7 @@ use std::fmt;
 
 const MAGIC: &[u8; 4] = b"DMTX";
 /// Grows whenever what is carried changes. Bytes of other versions are refused: nobody keeps them for long.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const HEADER_LEN: usize = MAGIC.len() + 1;
 const TAG_LEN: usize = 32;
 

@@ -116,7 +116,8 @@ fn essence(state: &State) -> impl PartialEq + std::fmt::Debug {
     };
     let history = kinds(state.buffer.chunk(&everything, usize::MAX, usize::MAX));
     let loose: Vec<Span> = state.loose.iter().cloned().collect();
-    let numbers = (state.sequence, state.locked_keys, state.fixed, state.untracked, state.uncertain_until);
+    let snapshots = (state.fixed, state.untracked, state.uncertain_until, state.seen);
+    let numbers = (state.sequence, state.locked_keys, snapshots);
     let buffered = (state.buffer.bytes(), state.buffer.len(), state.buffer.contents().0);
     (headers, history, kinds(state.buffer.outcome(&everything)), loose, numbers, buffered)
 }

@@ -12,6 +12,7 @@ pub mod explain;
 pub mod optimize;
 pub mod parse;
 pub mod plan;
+pub mod routine;
 pub mod session;
 pub mod statistics;
 pub mod system;

@@ -19,6 +19,11 @@ impl Binder<'_> {
         let name = qualified(&call.name)?;
         let span = name.span;
         if !matches!(name.schema.as_deref(), None | Some("pg_catalog" | "information_schema")) {
+            let routines = self.routines(name.schema.as_deref(), &name.name);
+            if !routines.is_empty() {
+                let bound = self.bind_routine(&name.written(), &routines, call, context);
+                return bound.map_err(|error| self.at(error, span));
+            }
             let error = SqlError::new(
                 SqlState::UNDEFINED_FUNCTION,
                 format!("function {}() does not exist", name.written()),
@@ -41,6 +46,10 @@ impl Binder<'_> {
         }
         if let FunctionArguments::Subquery(query) = &call.args {
             return self.bind_call_of_subquery(name, query, context);
+        }
+        let routines = self.routines(None, name);
+        if !routines.is_empty() && !self.is_built_in(name, call, context) {
+            return self.bind_routine(name, &routines, call, context);
         }
         if call.over.is_some() {
             return self.bind_window_call(name, call, context);
@@ -66,6 +75,22 @@ impl Binder<'_> {
             return self.bind_set_call(name, args.values, context);
         }
         self.bind_scalar_call(name, args, context)
+    }
+
+    /// Whether a name that a user's function has, too, is to be a function that is built in, which then comes first.
+    fn is_built_in(&self, name: &str, call: &ast::Function, context: &mut ExprContext<'_>) -> bool {
+        if functions::is_aggregate(name)
+            || functions::is_window_function(name)
+            || functions::is_set_function(name)
+            || CONDITIONAL.contains(&name)
+        {
+            return true;
+        }
+        let before = context.subplans.len();
+        let Ok(args) = self.bind_args(name, call, context) else { return false };
+        context.subplans.truncate(before);
+        let types: Vec<Type> = args.values.iter().map(Expr::ty).collect();
+        functions::resolve(name, &types).is_ok()
     }
 
     fn refuse_aggregate_syntax(&self, name: &str, call: &ast::Function) -> SqlResult<()> {
@@ -124,9 +149,16 @@ impl Binder<'_> {
             let arguments = plain_arguments(call).unwrap_or_default();
             return self.bind_row(&arguments, context);
         }
+        let before = context.subplans.len();
         let args = self.bind_args(name, call, context)?.values;
         match name {
             "coalesce" => {
+                if self.calls_routines(context, before)
+                    && let Some(exprs) = plain_arguments(call)
+                {
+                    context.subplans.truncate(before);
+                    return self.bind_expr(&case_of_coalesce(&exprs), context);
+                }
                 let (args, ty) = self.unify(args, "COALESCE")?;
                 if args.is_empty() {
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \")\""));
@@ -428,4 +460,22 @@ pub(crate) fn marked_arguments(call: &ast::Function, marker: &str) -> Option<Vec
         }
         _ => None,
     }
+}
+
+/// `CASE WHEN a IS NOT NULL THEN a … ELSE z END` for `coalesce(a, …, z)`, where later ones are to be computed only if
+/// they are wanted.
+fn case_of_coalesce(exprs: &[ast::Expr]) -> ast::Expr {
+    let token = ast::helpers::attached_token::AttachedToken::empty;
+    let (last, first) = match exprs {
+        [first @ .., last] => (Some(Box::new(last.clone())), first),
+        [] => (None, exprs),
+    };
+    let conditions = first
+        .iter()
+        .map(|expr| ast::CaseWhen {
+            condition: ast::Expr::IsNotNull(Box::new(ast::Expr::Nested(Box::new(expr.clone())))),
+            result: expr.clone(),
+        })
+        .collect();
+    ast::Expr::Case { case_token: token(), end_token: token(), operand: None, conditions, else_result: last }
 }

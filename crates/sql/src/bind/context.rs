@@ -80,6 +80,7 @@ pub(crate) enum Clause {
     IndexPredicate,
     Generation,
     MergeWhen,
+    TriggerWhen,
 }
 
 impl Clause {
@@ -104,6 +105,7 @@ impl Clause {
             Clause::IndexExpression => "index expressions",
             Clause::IndexPredicate => "index predicates",
             Clause::MergeWhen => "MERGE WHEN conditions",
+            Clause::TriggerWhen => "trigger WHEN conditions",
             Clause::Generation => "column generation expressions",
         }
     }
@@ -120,6 +122,11 @@ impl Clause {
         matches!(self, Clause::Select | Clause::OrderBy)
     }
 
+    /// Whether functions of the user's own can be called.
+    pub(crate) fn allows_routines(self) -> bool {
+        self.allows_subqueries() || self == Clause::Default
+    }
+
     pub(crate) fn allows_subqueries(self) -> bool {
         !matches!(
             self,
@@ -128,6 +135,7 @@ impl Clause {
                 | Clause::IndexExpression
                 | Clause::IndexPredicate
                 | Clause::Generation
+                | Clause::TriggerWhen
         )
     }
 }

@@ -84,8 +84,14 @@ impl Binder<'_> {
         let name = ident_name(ident);
         let scope = context.scope;
         match scope.find(&name).map_err(|error| self.at(error, ident.span))? {
-            Some(found) => Ok(found.expr()),
-            None => self.bind_other_name(&name, ident, context),
+            Some(found) => {
+                let variable = self.variable(&name, true).map_err(|error| self.at(error, ident.span))?;
+                Ok(variable.unwrap_or_else(|| found.expr()))
+            }
+            None => match self.variable(&name, false).map_err(|error| self.at(error, ident.span))? {
+                Some(variable) => Ok(variable),
+                None => self.bind_other_name(&name, ident, context),
+            },
         }
     }
 
@@ -118,6 +124,13 @@ impl Binder<'_> {
     fn bind_compound(&self, parts: &[Ident], context: &mut ExprContext<'_>) -> SqlResult<Expr> {
         let names: Vec<_> = parts.iter().map(ident_name).collect();
         let span = parts.first().map_or_else(Span::empty, |ident| ident.span);
+        if self.context.variables.is_some() {
+            let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+            let found = self.variable_member(&names, context).map_err(|error| self.at(error, span))?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
         let (schema, relation, column) = match &names[..] {
             [relation, column] => (None, relation, column),
             [schema, relation, column] => (Some(&**schema), relation, column),
@@ -476,6 +489,7 @@ impl Binder<'_> {
         let ast::Expr::Case { operand, conditions, else_result, .. } = expr else {
             return Err(SqlError::internal("not a CASE"));
         };
+        let before = context.subplans.len();
         let operand = operand.as_ref().map(|operand| self.bind_expr(operand, context)).transpose()?;
         let operand = operand.map(|operand| self.resolve_unknown(operand)).transpose()?;
         let (mut tests, mut results) = (Vec::new(), Vec::new());
@@ -494,6 +508,10 @@ impl Binder<'_> {
             Some(otherwise) => self.bind_expr(otherwise, context)?,
             None => Expr::Const(Datum::Null, Type::UNKNOWN),
         };
+        if self.calls_routines(context, before) {
+            context.subplans.truncate(before);
+            return self.bind_expr(&lazy_case(expr)?, context);
+        }
         results.insert(0, otherwise);
         let (mut results, ty) = self.unify(results, "CASE")?;
         let otherwise = results.remove(0);
@@ -699,4 +717,46 @@ pub(crate) fn span_of(expr: &ast::Expr) -> Span {
         },
         _ => Span::empty(),
     }
+}
+
+/// A CASE whose results are computed only if they are wanted: each in a subquery with its condition.
+fn lazy_case(expr: &ast::Expr) -> SqlResult<ast::Expr> {
+    let ast::Expr::Case { operand, conditions, else_result, .. } = expr else {
+        return Err(SqlError::internal("not a CASE"));
+    };
+    let nested = |expr: ast::Expr| Box::new(ast::Expr::Nested(Box::new(expr)));
+    let mut rest: Option<ast::Expr> = None;
+    let mut lazy = expr.clone();
+    let ast::Expr::Case { conditions: made, else_result: made_else, .. } = &mut lazy else {
+        return Err(SqlError::internal("not a CASE"));
+    };
+    for (when, made) in conditions.iter().zip(made) {
+        let test = match operand {
+            None => when.condition.clone(),
+            Some(operand) => ast::Expr::BinaryOp {
+                left: nested((**operand).clone()),
+                op: ast::BinaryOperator::Eq,
+                right: nested(when.condition.clone()),
+            },
+        };
+        let test = nested(test);
+        let condition = match rest.take() {
+            None => (*test).clone(),
+            Some(rest) => and(rest, (*test).clone()),
+        };
+        made.result = super::routine::guarded(&when.result, condition.clone())?;
+        let fails = ast::Expr::IsNotTrue(test);
+        rest = Some(match condition {
+            ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And, .. } => and(*left, fails),
+            _ => fails,
+        });
+    }
+    if let (Some(otherwise), Some(rest)) = (else_result, rest) {
+        *made_else = Some(Box::new(super::routine::guarded(otherwise, rest)?));
+    }
+    Ok(lazy)
+}
+
+fn and(left: ast::Expr, right: ast::Expr) -> ast::Expr {
+    ast::Expr::BinaryOp { left: Box::new(left), op: ast::BinaryOperator::And, right: Box::new(right) }
 }

@@ -1,6 +1,7 @@
 //! What the binder asks of the catalog.
 
 use crate::catalog::descriptor::TableDescriptor;
+use crate::catalog::routine::RoutineDescriptor;
 use crate::catalog::user_type::TypeDescriptor;
 use crate::plan::Expr;
 use sql_types::{ColumnType, Oid, SqlResult, Type};
@@ -76,6 +77,20 @@ pub trait CatalogLookup: Sync {
     ) -> Option<ColumnType> {
         None
     }
+
+    /// The user's functions of a name: in the schema if one is given, else along the search path, where those that
+    /// others hide are left out.
+    fn routines(
+        &self,
+        _schema: Option<&str>,
+        _name: &str,
+        _search_path: &[String],
+    ) -> Vec<Arc<RoutineDescriptor>> {
+        Vec::new()
+    }
+
+    /// Told which of the user's functions is called.
+    fn routine_called(&self, _oid: Oid) {}
 
     /// Told which relation a name without a schema stands for in the text that is bound: for who keeps the text
     /// and must not have it mean something else later.

@@ -20,7 +20,7 @@
 //! # What is missing
 //!
 //! Aggregates that belong to an outer query; subqueries in ON CONFLICT and in VALUES of
-//! set-returning kind; user-defined functions; `TABLESAMPLE`; `FETCH … WITH TIES`.
+//! set-returning kind; `TABLESAMPLE`; `FETCH … WITH TIES`.
 
 mod aggregate;
 mod call;
@@ -42,6 +42,7 @@ mod operator;
 mod output_name;
 mod params;
 mod query;
+mod routine;
 mod row;
 mod rows;
 mod scope;
@@ -54,6 +55,7 @@ mod table_expr;
 mod types;
 mod update;
 mod values;
+mod variables;
 mod view;
 mod window;
 
@@ -66,9 +68,10 @@ pub use names::{ident_name, object_name};
 pub(crate) use output_name::output_name;
 pub use table_expr::{
     bind_argument, bind_check, bind_checks, bind_default, bind_domain_check, bind_generation,
-    bind_index_expr, bind_index_predicate, bind_row_expr, bind_scalar, default_of,
+    bind_index_expr, bind_index_predicate, bind_row_expr, bind_scalar, bind_trigger_condition, default_of,
 };
 pub use types::{column_type, declared_type};
+pub use variables::{Variable, VariableKind, Variables};
 pub use view::bind_view_query;
 
 use crate::parse::{Ast, Source, Statement, StatementKind};
@@ -94,6 +97,8 @@ pub struct BindContext<'a> {
     pub eval: &'a EvalContext<'a>,
     /// Declared types of the parameters; [`Type::UNKNOWN`] or OID 0 where the context decides.
     pub param_types: &'a [Type],
+    /// Names of some of the parameters, inside a function.
+    pub variables: Option<&'a Variables>,
 }
 
 /// A bound statement.

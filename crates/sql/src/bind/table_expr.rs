@@ -2,7 +2,7 @@
 
 use super::context::{Clause, ExprContext};
 use super::scope::Scope;
-use super::{BindContext, Binder, Env};
+use super::{BindContext, Binder, Env, Variable, VariableKind, Variables};
 use crate::catalog::descriptor::{ColumnDescriptor, TableDescriptor};
 use crate::ddl::tokens::quote_ident;
 use crate::exec::eval::{EvalEnv, eval};
@@ -70,6 +70,7 @@ fn value_table(base: ColumnType) -> Arc<TableDescriptor> {
         comment: None,
         placement: Default::default(),
         view: None,
+        triggers: Vec::new(),
         on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),
@@ -84,6 +85,36 @@ pub fn bind_row_expr(text: &str, table: &Arc<TableDescriptor>, context: &BindCon
     let mut expressions = ExprContext::new(&item.scope, None, Clause::Check);
     let bound = binder.bind_expr(&ast, &mut expressions)?;
     if expressions.subplans.is_empty() { Ok(bound) } else { Err(SqlError::unsupported("a subquery here")) }
+}
+
+/// Binds the condition of a trigger. The values of `new` are its first parameters, those of `old` the next.
+pub fn bind_trigger_condition(
+    text: &str,
+    table: &Arc<TableDescriptor>,
+    context: &BindContext<'_>,
+) -> SqlResult<Expr> {
+    let columns = crate::routine::trigger::fields(table);
+    let mut types: Vec<Type> = columns.iter().map(|(_, ty)| ty.ty).collect();
+    let row = |name: &str, first: usize| Variable {
+        block: None,
+        name: name.into(),
+        kind: VariableKind::Row(
+            columns.iter().enumerate().map(|(at, (name, ty))| (name.clone(), first + at, ty.ty)).collect(),
+        ),
+    };
+    let list = vec![row("new", 0), row("old", columns.len())];
+    types.extend_from_within(..);
+    let variables = Variables { list, types, ..Variables::default() };
+    let context = BindContext { variables: Some(&variables), param_types: &variables.types, ..*context };
+    let binder = Binder::new(&context, None, 0);
+    let scope = Scope::default();
+    let mut expressions = ExprContext::new(&scope, None, Clause::TriggerWhen);
+    let bound = binder.bind_condition(&parse::parse_expr(text)?, &mut expressions, "WHEN")?;
+    if expressions.subplans.is_empty() {
+        Ok(bound)
+    } else {
+        Err(SqlError::unsupported("this condition of a trigger"))
+    }
 }
 
 /// Binds an expression of an index over the full row of a table (in column order).

@@ -70,6 +70,7 @@ fn table(
         comment: None,
         placement: Default::default(),
         view: None,
+        triggers: Vec::new(),
         on_commit: Default::default(),
         bound: Default::default(),
         statistics: StatisticsCell::of(TableStatistics { rows, ..TableStatistics::default() }),
@@ -245,7 +246,7 @@ pub(crate) fn bind_in(catalog: &MemoryCatalog, sql: &str, param_types: &[Type]) 
     let path = ["public".to_string()];
     let mut eval = EvalContext::plain();
     eval.text.catalog = &Names;
-    let context = BindContext { catalog, search_path: &path, eval: &eval, param_types };
+    let context = BindContext { catalog, search_path: &path, eval: &eval, param_types, variables: None };
     bind_statement(&parse::parse_one(sql)?, &context)
 }
 

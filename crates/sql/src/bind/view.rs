@@ -32,7 +32,12 @@ impl Binder<'_> {
         let ast::Statement::Query(query) = ast.as_ref() else {
             return Err(SqlError::new(SqlState::DATA_CORRUPTED, "the definition of a view is not a query"));
         };
-        let context = BindContext { search_path: &view.search_path, param_types: &[], ..*self.context };
+        let context = BindContext {
+            search_path: &view.search_path,
+            param_types: &[],
+            variables: None,
+            ..*self.context
+        };
         let inner = Binder::new(&context, None, 0);
         inner.next_cte.set(self.next_cte.get());
         inner.depth.set(self.depth.get());

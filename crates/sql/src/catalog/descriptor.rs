@@ -4,6 +4,7 @@
 //! plans; a change writes a new one with `version + 1`.
 
 use super::OnCommit;
+use super::routine::TriggerDescriptor;
 use crate::statistics::StatisticsCell;
 use crate::table::BoundIndexes;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,9 @@ pub struct TableDescriptor {
     /// What it is a materialized view of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<Arc<MaterializedView>>,
+    /// Its triggers, in the order of their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerDescriptor>,
     /// What happens to it at a commit, if it is temporary.
     #[serde(skip)]
     pub on_commit: OnCommit,

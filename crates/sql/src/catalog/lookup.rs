@@ -1,6 +1,7 @@
 //! [`DatabaseCatalog`]: a snapshot as the sessions of one database see it.
 
 use super::oids;
+use super::routine::RoutineDescriptor;
 use super::snapshot::{CatalogSnapshot, Relation};
 use super::temporary::PG_TEMP;
 use super::user_type::TypeDescriptor;
@@ -129,6 +130,27 @@ impl CatalogLookup for DatabaseCatalog {
         }
         // `_name` is the array type's own name.
         self.find_type(schema, name.strip_prefix('_')?, path)?.array().map(ColumnType::plain)
+    }
+
+    fn routines(&self, schema: Option<&str>, name: &str, path: &[String]) -> Vec<Arc<RoutineDescriptor>> {
+        if self.snapshot.routines.is_empty() {
+            return Vec::new();
+        }
+        let within = |schema: &str| {
+            let schema = self.snapshot.schema(self.database, schema).map(|schema| schema.oid);
+            schema.map(|schema| self.snapshot.routines_named(self.database, schema, name)).unwrap_or_default()
+        };
+        let Some(schema) = schema else {
+            let mut found: Vec<Arc<RoutineDescriptor>> = Vec::new();
+            for routine in path.iter().flat_map(|schema| within(schema)) {
+                // The same arguments in an earlier schema hide those of a later one.
+                if !found.iter().any(|known| known.argument_types().eq(routine.argument_types())) {
+                    found.push(routine.clone());
+                }
+            }
+            return found;
+        };
+        within(schema).into_iter().cloned().collect()
     }
 
     fn domain(&self, ty: Type) -> Option<ColumnType> {

@@ -22,6 +22,7 @@
 
 pub mod descriptor;
 mod lookup;
+pub mod routine;
 mod snapshot;
 pub mod store;
 pub(crate) mod temporary;
@@ -67,6 +68,8 @@ pub mod oids {
     pub const PG_ATTRDEF: Oid = 2604;
     /// Catalog `pg_proc`.
     pub const PG_PROC: Oid = 1255;
+    /// Catalog `pg_trigger`.
+    pub const PG_TRIGGER: Oid = 2620;
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::descriptor::{
     SequenceDescriptor, TableDescriptor, ViewDescriptor,
 };
 use super::oids;
+use super::routine::RoutineDescriptor;
 use super::temporary::PG_TEMP;
 use super::user_type::{DomainType, TypeDescriptor};
 use crate::engine::TenantInfo;
@@ -78,6 +79,7 @@ pub struct CatalogSnapshot {
     pub(crate) sequences: BTreeMap<Oid, Arc<SequenceDescriptor>>,
     pub(crate) views: BTreeMap<Oid, Arc<ViewDescriptor>>,
     pub(crate) types: BTreeMap<Oid, Arc<TypeDescriptor>>,
+    pub(crate) routines: BTreeMap<Oid, Arc<RoutineDescriptor>>,
     pub(crate) roles: BTreeMap<Oid, Arc<RoleDescriptor>>,
     pub(crate) acls: BTreeMap<Oid, Arc<AclDescriptor>>,
     /// Storage numbers, and indexes of them (0 for all), whose keys nothing refers to any more.
@@ -86,6 +88,7 @@ pub struct CatalogSnapshot {
     pub(crate) left_behind: Vec<Garbage>,
     names: HashMap<(Oid, Oid), HashMap<String, Relation>>,
     type_names: HashMap<(Oid, Oid), HashMap<String, Oid>>,
+    routine_names: HashMap<(Oid, Oid), HashMap<String, Vec<Oid>>>,
     indexes: HashMap<Oid, (Oid, IndexId)>,
     referencing: HashMap<Oid, Vec<(Oid, usize)>>,
 }
@@ -102,12 +105,14 @@ impl CatalogSnapshot {
             sequences: BTreeMap::new(),
             views: BTreeMap::new(),
             types: BTreeMap::new(),
+            routines: BTreeMap::new(),
             roles: BTreeMap::new(),
             acls: BTreeMap::new(),
             garbage: Vec::new(),
             left_behind: Vec::new(),
             names: HashMap::new(),
             type_names: HashMap::new(),
+            routine_names: HashMap::new(),
             indexes: HashMap::new(),
             referencing: HashMap::new(),
         };
@@ -187,6 +192,7 @@ impl CatalogSnapshot {
         self.id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         self.names.clear();
         self.type_names.clear();
+        self.routine_names.clear();
         self.indexes.clear();
         self.referencing.clear();
         for table in self.tables.values() {
@@ -214,6 +220,10 @@ impl CatalogSnapshot {
         for ty in self.types.values() {
             let names = self.type_names.entry((ty.database, ty.schema)).or_default();
             names.insert(ty.name.clone(), ty.oid);
+        }
+        for routine in self.routines.values() {
+            let names = self.routine_names.entry((routine.database, routine.schema)).or_default();
+            names.entry(routine.name.clone()).or_default().push(routine.oid);
         }
         for sequence in self.sequences.values() {
             let names = self.names.entry((sequence.database, sequence.schema)).or_default();
@@ -303,6 +313,12 @@ impl CatalogSnapshot {
     /// A user's type.
     pub fn user_type(&self, ty: Type) -> Option<&Arc<TypeDescriptor>> {
         self.types.get(&ty.0)
+    }
+
+    /// The functions of a name in a schema.
+    pub fn routines_named(&self, database: Oid, schema: Oid, name: &str) -> Vec<&Arc<RoutineDescriptor>> {
+        let found = self.routine_names.get(&(database, schema)).and_then(|names| names.get(name));
+        found.into_iter().flatten().filter_map(|oid| self.routines.get(oid)).collect()
     }
 
     /// A domain and those it was made of, the outermost first.

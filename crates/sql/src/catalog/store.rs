@@ -15,6 +15,7 @@ use super::descriptor::{
     AclDescriptor, DatabaseDescriptor, RoleDescriptor, SchemaDescriptor, SequenceDescriptor, TableDescriptor,
     ViewDescriptor,
 };
+use super::routine::RoutineDescriptor;
 use super::snapshot::CatalogSnapshot;
 use super::user_type::TypeDescriptor;
 use crate::engine::TenantInfo;
@@ -60,6 +61,8 @@ pub enum Section {
     Type = 10,
     /// [`crate::statistics::TableStatistics`], by the table's OID.
     Statistics = 11,
+    /// [`RoutineDescriptor`]
+    Routine = 12,
 }
 
 fn key(numbers: &[u64]) -> Bytes {
@@ -223,6 +226,10 @@ fn add(snapshot: &mut CatalogSnapshot, mut key: &[u8], value: &[u8]) -> SqlResul
             if let Some(table) = snapshot.tables.get_mut(&oid) {
                 Arc::make_mut(table).statistics = StatisticsCell::stored(Bytes::copy_from_slice(value));
             }
+        }
+        12 => {
+            let routine: RoutineDescriptor = decode(value)?;
+            snapshot.routines.insert(routine.oid, Arc::new(routine));
         }
         other => return Err(damaged(format_args!("unknown section {other}"))),
     }

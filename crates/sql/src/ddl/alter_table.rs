@@ -296,6 +296,9 @@ impl DdlContext<'_> {
                     }
                 }
             }
+            AlterAction::EnableTrigger(name, enabled) => {
+                super::trigger::enable(&mut changed, name.as_deref(), *enabled)?;
+            }
             AlterAction::Place(changes) => return self.place(changed, changes),
             AlterAction::AlterConstraint(name, timing) => {
                 if let Some(key) = changed.foreign_keys.iter_mut().find(|key| key.name == *name) {

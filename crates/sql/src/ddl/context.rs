@@ -6,6 +6,7 @@ use crate::catalog::descriptor::{
     AclDescriptor, DatabaseDescriptor, RoleDescriptor, SchemaDescriptor, SequenceDescriptor, TableDescriptor,
     ViewDescriptor,
 };
+use crate::catalog::routine::RoutineDescriptor;
 use crate::catalog::store::{self, Section};
 use crate::catalog::temporary::PG_TEMP;
 use crate::catalog::user_type::TypeDescriptor;
@@ -320,6 +321,23 @@ impl DdlContext<'_> {
     pub(crate) fn remove_type(&mut self, oid: Oid) -> SqlResult<()> {
         self.write(Section::Type, &[u64::from(oid)], None)?;
         self.catalog.types.remove(&oid);
+        self.remove_acl(oid)?;
+        self.catalog.finish();
+        Ok(())
+    }
+
+    pub(crate) fn put_routine(&mut self, routine: RoutineDescriptor) -> SqlResult<()> {
+        // What was made of an earlier body is not for this one.
+        let routine = RoutineDescriptor { compiled: Default::default(), ..routine };
+        self.write(Section::Routine, &[u64::from(routine.oid)], Some(store::encode(&routine)?))?;
+        self.catalog.routines.insert(routine.oid, Arc::new(routine));
+        self.catalog.finish();
+        Ok(())
+    }
+
+    pub(crate) fn remove_routine(&mut self, oid: Oid) -> SqlResult<()> {
+        self.write(Section::Routine, &[u64::from(oid)], None)?;
+        self.catalog.routines.remove(&oid);
         self.remove_acl(oid)?;
         self.catalog.finish();
         Ok(())

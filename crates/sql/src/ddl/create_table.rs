@@ -55,6 +55,7 @@ impl DdlContext<'_> {
             comment: None,
             placement: TablePlacement::default(),
             view: None,
+            triggers: Vec::new(),
             on_commit: Default::default(),
             bound: Default::default(),
             statistics: Default::default(),
@@ -458,6 +459,7 @@ impl DdlContext<'_> {
             cancel: &view.shared.cancel.0.flag,
             stats: None,
             implicit_commit: false,
+            read_only: self.open.read_only,
             deferred: &self.open.deferred,
             engine: view.derived.engine,
         };

@@ -330,6 +330,11 @@ async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, casc
         let detail = format!("type {} depends on schema {}", ty.name, schema.name);
         return Err(dependents(&format!("schema {}", schema.name), detail));
     }
+    let routines = super::routine::routines_in(cx, schema.database, schema.oid);
+    if let (true, false, Some(routine)) = (inside.is_empty(), cascade, routines.first()) {
+        let detail = format!("function {} depends on schema {}", cx.shown_routine(routine), schema.name);
+        return Err(dependents(&format!("schema {}", schema.name), detail));
+    }
     if !inside.is_empty() && !cascade {
         let first = cx
             .catalog
@@ -343,6 +348,11 @@ async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, casc
     let together: Vec<Oid> = inside.iter().map(|relation| relation.oid()).collect();
     for relation in inside {
         drop_relation(cx, relation, true, &together).await?;
+    }
+    for routine in super::routine::routines_in(cx, schema.database, schema.oid) {
+        if cx.catalog.routines.contains_key(&routine.oid) {
+            super::routine::drop_one(cx, &routine, true)?;
+        }
     }
     for ty in types {
         if cx.catalog.user_type(ty.ty()).is_some() {
@@ -385,6 +395,9 @@ fn drop_database(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> SqlRe
         cx.catalog.views.values().filter(|v| v.database == database.oid).map(|v| v.oid).collect();
     for oid in views {
         cx.remove_view(oid)?;
+    }
+    for routine in super::routine::routines_in(cx, database.oid, 0) {
+        cx.remove_routine(routine.oid)?;
     }
     for ty in user_type::types_in(cx, database.oid, 0) {
         cx.remove_type(ty.oid)?;

@@ -38,17 +38,20 @@ mod index;
 mod materialized;
 mod naming;
 mod parse;
+mod parse_routine;
 mod parse_table;
 mod parse_type;
 pub(crate) mod placement;
 mod rewrite;
 mod role;
+mod routine;
 mod schema_object;
 mod scram;
 mod sequence;
 pub(crate) mod statement;
 mod temporary;
 pub(crate) mod tokens;
+mod trigger;
 mod truncate;
 mod type_names;
 mod user_type;
@@ -65,6 +68,15 @@ use statement::Ddl;
 /// Runs a schema change and returns its tag.
 pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String> {
     match ddl {
+        Ddl::CreateRoutine(written) => routine::create(cx, written).await?,
+        Ddl::AlterRoutine { name, action } => routine::alter(cx, name, action)?,
+        Ddl::DropRoutine { names, if_exists, cascade } => {
+            routine::drop_all(cx, names, *if_exists, *cascade)?;
+        }
+        Ddl::CommentRoutine { name, text } => routine::comment(cx, name, text.as_deref())?,
+        Ddl::CreateTrigger(written) => trigger::create(cx, written).await?,
+        Ddl::RenameTrigger { name, table, to } => trigger::rename(cx, name, table, to).await?,
+        Ddl::DropTrigger { name, table, if_exists } => trigger::drop(cx, name, table, *if_exists).await?,
         Ddl::CreateTable(table) => create_table::create(cx, table).await?,
         Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data, on_commit } => {
             let (if_not_exists, with_data) = (*if_not_exists, *with_data);

@@ -91,6 +91,12 @@ fn create(c: &mut Cursor) -> SqlResult<Ddl> {
     if c.take("table") {
         return table::create_table(c, temporary);
     }
+    if c.take("function") {
+        return super::parse_routine::create_function(c, or_replace);
+    }
+    if c.take("trigger") {
+        return super::parse_routine::create_trigger(c, or_replace);
+    }
     if c.take("unique index") {
         return table::create_index(c, true);
     }
@@ -362,6 +368,12 @@ fn alter(c: &mut Cursor) -> SqlResult<Ddl> {
     if c.take("domain") {
         return super::parse_type::alter_domain(c);
     }
+    if c.take("function") || c.take("routine") {
+        return super::parse_routine::alter_function(c);
+    }
+    if c.take("trigger") {
+        return super::parse_routine::alter_trigger(c);
+    }
     if c.take("role") || c.take("user") || c.take("group") {
         return alter_role(c);
     }
@@ -454,6 +466,12 @@ fn alter_role(c: &mut Cursor) -> SqlResult<Ddl> {
 
 fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
     c.advance();
+    if c.take("function") || c.take("routine") {
+        return super::parse_routine::drop_function(c);
+    }
+    if c.take("trigger") {
+        return super::parse_routine::drop_trigger(c);
+    }
     let kinds = [
         ("table", ObjectKind::Table),
         ("view", ObjectKind::View),
@@ -470,15 +488,12 @@ fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
         ("foreign table", ObjectKind::Other("foreign table")),
         ("type", ObjectKind::Type),
         ("domain", ObjectKind::Domain),
-        ("function", ObjectKind::Other("function")),
         ("procedure", ObjectKind::Other("procedure")),
-        ("routine", ObjectKind::Other("routine")),
         ("aggregate", ObjectKind::Other("aggregate")),
         ("collation", ObjectKind::Other("collation")),
         ("publication", ObjectKind::Other("publication")),
         ("subscription", ObjectKind::Other("subscription")),
         ("statistics", ObjectKind::Other("statistics object")),
-        ("trigger", ObjectKind::Other("trigger")),
         ("policy", ObjectKind::Other("policy")),
         ("rule", ObjectKind::Other("rule")),
         ("event trigger", ObjectKind::Other("event trigger")),
@@ -538,6 +553,12 @@ fn truncate(c: &mut Cursor) -> SqlResult<Ddl> {
 fn comment(c: &mut Cursor) -> SqlResult<Ddl> {
     c.advance();
     c.expect("on")?;
+    if c.take("function") || c.take("routine") {
+        let name = super::parse_routine::routine_name(c)?;
+        c.expect("is")?;
+        let text = if c.take("null") { None } else { Some(c.string()?) };
+        return Ok(Ddl::CommentRoutine { name, text });
+    }
     let kinds = [
         ("table", ObjectKind::Table),
         ("column", ObjectKind::Column),
@@ -628,11 +649,13 @@ fn grant(c: &mut Cursor, is_grant: bool) -> SqlResult<Ddl> {
         GrantTarget::Schemas(idents(c)?)
     } else if c.take("database") {
         GrantTarget::Databases(idents(c)?)
+    } else if c.take("all functions in schema") || c.take("all routines in schema") {
+        GrantTarget::AllRoutinesIn(idents(c)?)
+    } else if c.take("function") || c.take("routine") {
+        GrantTarget::Routines(super::parse_routine::routine_names(c)?)
     } else if [
         "all",
-        "function",
         "procedure",
-        "routine",
         "language",
         "type",
         "domain",

@@ -620,9 +620,12 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
     if c.take("disable row level security") || c.take("no force row level security") {
         return Ok(AlterAction::Nothing);
     }
-    if c.take("enable trigger") || c.take("disable trigger") {
-        c.ident()?;
-        return Ok(AlterAction::Nothing);
+    if c.at_words("enable always") || c.at_words("enable replica") {
+        return Ok(AlterAction::Unsupported("a trigger for replication".into()));
+    }
+    if let Some(words) = c.take_one(&["enable trigger", "disable trigger"]) {
+        let name = if c.take("all") || c.take("user") { None } else { Some(c.ident()?) };
+        return Ok(AlterAction::EnableTrigger(name, words.starts_with("enable")));
     }
     if c.at_words("enable row") || c.at_words("force row") {
         return Ok(AlterAction::Unsupported("row level security".into()));

@@ -168,6 +168,11 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
         .map(|s| format!("owner of sequence {}", s.name));
     let types =
         catalog.types.values().filter(|ty| ty.owner == oid).map(|ty| format!("owner of type {}", ty.name));
+    let routines = catalog
+        .routines
+        .values()
+        .filter(|routine| routine.owner == oid)
+        .map(|routine| format!("owner of function {}", cx.shown_routine(routine)));
     let schemas =
         catalog.schemas.values().filter(|s| s.owner == oid).map(|s| format!("owner of schema {}", s.name));
     let databases = catalog
@@ -181,6 +186,7 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
         .chain(views)
         .chain(sequences)
         .chain(types)
+        .chain(routines)
         .chain(schemas)
         .chain(databases)
         .chain(granted)
@@ -263,7 +269,8 @@ fn letters(words: &[String], all: &'static str) -> SqlResult<String> {
             "create" => 'C',
             "connect" => 'c',
             "temporary" | "temp" => 'T',
-            "execute" | "set" | "alter" | "system" => continue,
+            "execute" => 'X',
+            "set" | "alter" | "system" => continue,
             other => {
                 let message = format!("unrecognized privilege type \"{other}\"");
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
@@ -340,6 +347,25 @@ pub(super) fn grant(
                 objects.push((database.oid, database.owner, database.name.clone(), "CTc"));
             }
         }
+        GrantTarget::Routines(names) => {
+            for name in names {
+                let routine = cx.find_routine(name)?;
+                objects.push((routine.oid, routine.owner, routine.name.clone(), "X"));
+            }
+        }
+        GrantTarget::AllRoutinesIn(schemas) => {
+            for schema in schemas {
+                let Some(schema) = cx.catalog.schema(cx.database(), schema) else {
+                    return Err(SqlError::new(
+                        SqlState::INVALID_SCHEMA,
+                        format!("schema \"{schema}\" does not exist"),
+                    ));
+                };
+                for routine in super::routine::routines_in(cx, schema.database, schema.oid) {
+                    objects.push((routine.oid, routine.owner, routine.name.clone(), "X"));
+                }
+            }
+        }
         GrantTarget::Nothing | GrantTarget::Roles(_) => return Ok(()),
     }
     for (oid, owner, name, kind) in objects {
@@ -349,10 +375,19 @@ pub(super) fn grant(
             other => other,
         };
         if !cx.catalog.owns(cx.user(), owner) {
-            return Err(denied(if all == TABLE { "table" } else { "object" }, &name));
+            let what = match all {
+                TABLE => "table",
+                "X" => "function",
+                _ => "object",
+            };
+            return Err(denied(what, &name));
         }
         let letters = letters(words, all)?;
         let mut acl = cx.catalog.acls.get(&oid).map(|acl| (**acl).clone()).unwrap_or_default();
+        if kind == "X" && acl.grants.is_empty() {
+            // What a function begins with, once it is no longer implied.
+            acl.grants = vec![(0, "X".into()), (owner, "X".into())];
+        }
         for grantee in &grantees {
             let position = acl.grants.iter().position(|(known, _)| known == grantee);
             let entry = match position {

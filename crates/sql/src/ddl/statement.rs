@@ -156,6 +156,8 @@ pub(crate) enum AlterAction {
     ValidateConstraint(String),
     AlterConstraint(String, Timing),
     Owner(String),
+    /// ENABLE and DISABLE TRIGGER, one or all.
+    EnableTrigger(Option<String>, bool),
     /// SET (dormouse.…) and RESET: where the table is kept.
     Place(Vec<PlacementChange>),
     /// SET (fillfactor…), SET STATISTICS, CLUSTER ON, REPLICA IDENTITY…: nothing here depends on it.
@@ -230,7 +232,9 @@ pub(crate) enum GrantTarget {
         sequences: bool,
     },
     Roles(Vec<String>),
-    /// Functions, types, languages, default privileges: accepted.
+    Routines(Vec<RoutineName>),
+    AllRoutinesIn(Vec<String>),
+    /// Types, languages, default privileges: accepted.
     Nothing,
 }
 
@@ -274,8 +278,102 @@ pub(crate) struct CreateDomain {
     pub checks: Vec<(Option<String>, String)>,
 }
 
+/// An argument of a function.
+#[derive(Clone, Debug)]
+pub(crate) struct Argument {
+    pub name: Option<String>,
+    pub ty: DataType,
+    pub default: Option<String>,
+}
+
+/// RETURNS
+#[derive(Clone, Debug)]
+pub(crate) enum ReturnType {
+    Void,
+    Trigger,
+    Type(DataType),
+}
+
+/// Options that CREATE and ALTER FUNCTION have, as far as given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RoutineOptions {
+    pub volatility: Option<char>,
+    pub strict: Option<bool>,
+    pub parallel: Option<char>,
+    pub cost: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct CreateRoutine {
+    pub name: Name,
+    pub or_replace: bool,
+    pub arguments: Vec<Argument>,
+    pub returns: ReturnType,
+    pub language: Option<String>,
+    pub body: Option<String>,
+    pub options: RoutineOptions,
+}
+
+/// A function by name, and the types of its arguments if they are given.
+#[derive(Clone, Debug)]
+pub(crate) struct RoutineName {
+    pub name: Name,
+    pub arguments: Option<Vec<DataType>>,
+}
+
+/// What ALTER FUNCTION does.
+#[derive(Clone, Debug)]
+pub(crate) enum RoutineAction {
+    Rename(String),
+    Owner(String),
+    SetSchema(String),
+    Options(RoutineOptions),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct CreateTrigger {
+    pub name: String,
+    pub or_replace: bool,
+    pub table: Name,
+    pub before: bool,
+    pub for_row: bool,
+    pub insert: bool,
+    pub update: bool,
+    pub delete: bool,
+    /// UPDATE OF
+    pub columns: Vec<String>,
+    pub when: Option<String>,
+    pub routine: Name,
+    pub arguments: Vec<String>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Ddl {
+    CreateRoutine(CreateRoutine),
+    AlterRoutine {
+        name: RoutineName,
+        action: RoutineAction,
+    },
+    DropRoutine {
+        names: Vec<RoutineName>,
+        if_exists: bool,
+        cascade: bool,
+    },
+    CommentRoutine {
+        name: RoutineName,
+        text: Option<String>,
+    },
+    CreateTrigger(CreateTrigger),
+    RenameTrigger {
+        name: String,
+        table: Name,
+        to: String,
+    },
+    DropTrigger {
+        name: String,
+        table: Name,
+        if_exists: bool,
+    },
     CreateTable(CreateTable),
     CreateTableAs {
         name: Name,
@@ -402,6 +500,13 @@ impl Ddl {
     /// The command tag, for error messages.
     pub(crate) fn tag(&self) -> &'static str {
         match self {
+            Ddl::CreateRoutine(_) => "CREATE FUNCTION",
+            Ddl::AlterRoutine { .. } => "ALTER FUNCTION",
+            Ddl::DropRoutine { .. } => "DROP FUNCTION",
+            Ddl::CommentRoutine { .. } => "COMMENT",
+            Ddl::CreateTrigger(_) => "CREATE TRIGGER",
+            Ddl::RenameTrigger { .. } => "ALTER TRIGGER",
+            Ddl::DropTrigger { .. } => "DROP TRIGGER",
             Ddl::CreateTable(_) => "CREATE TABLE",
             Ddl::CreateTableAs { .. } => "CREATE TABLE AS",
             Ddl::CreateIndex(_) => "CREATE INDEX",

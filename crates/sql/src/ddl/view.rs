@@ -4,6 +4,7 @@ use super::DdlContext;
 use super::tokens::Name;
 use crate::bind::{self, BindContext, CatalogLookup, RelationRef};
 use crate::catalog::descriptor::ViewDescriptor;
+use crate::catalog::routine::RoutineDescriptor;
 use crate::catalog::user_type::TypeDescriptor;
 use crate::catalog::{DatabaseCatalog, Relation, oids};
 use crate::parse::Source;
@@ -76,6 +77,17 @@ impl CatalogLookup for Noting<'_> {
             noted.push(oid);
         }
         Some(found)
+    }
+
+    fn routines(&self, schema: Option<&str>, name: &str, path: &[String]) -> Vec<Arc<RoutineDescriptor>> {
+        self.catalog.routines(schema, name, path)
+    }
+
+    fn routine_called(&self, oid: Oid) {
+        let mut noted = self.found.lock();
+        if !noted.contains(&oid) {
+            noted.push(oid);
+        }
     }
 
     fn domain(&self, ty: Type) -> Option<ColumnType> {

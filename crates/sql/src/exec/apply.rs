@@ -19,6 +19,9 @@ pub(crate) struct Apply<'p> {
     input: BoxOperator<'p>,
     subplans: &'p [(SubPlan, bool)],
     once: Vec<Option<Once>>,
+    /// The input is read to its end before the first function is called that could change what is read.
+    whole: bool,
+    kept: Option<std::vec::IntoIter<Row>>,
     scope: Scope<'p>,
     memory: Reservation,
 }
@@ -26,7 +29,18 @@ pub(crate) struct Apply<'p> {
 impl<'p> Apply<'p> {
     pub fn new(input: BoxOperator<'p>, subplans: &'p [(SubPlan, bool)], scope: &Scope<'p>) -> Self {
         let once = subplans.iter().map(|_| None).collect();
-        Apply { input, subplans, once, scope: scope.clone(), memory: Reservation::default() }
+        let changes =
+            |subplan: &SubPlan| matches!(subplan, SubPlan::Routine(routine, _) if !routine.is_stable());
+        let whole = subplans.iter().any(|(subplan, _)| changes(subplan));
+        Apply {
+            input,
+            subplans,
+            once,
+            whole,
+            kept: None,
+            scope: scope.clone(),
+            memory: Reservation::default(),
+        }
     }
 
     /// The value of the sub-plan at `index` for a row.
@@ -81,12 +95,35 @@ impl<'p> Apply<'p> {
                     .collect::<SqlResult<Vec<_>>>()?;
                 call(function, &args, cx).await?
             }
+            SubPlan::Routine(routine, args) => {
+                let args = args
+                    .iter()
+                    .map(|arg| eval(arg, row, &self.scope.env(cx)))
+                    .collect::<SqlResult<Vec<_>>>()?;
+                if routine.strict && args.iter().any(Datum::is_null) {
+                    Datum::Null
+                } else {
+                    cx.host.call_routine(routine, args, cx).await?
+                }
+            }
             SubPlan::Quantified { .. } => Datum::Null,
         };
         if *once {
             self.once[index] = Some(Once::Value(value.clone()));
         }
         Ok(value)
+    }
+
+    /// The next rows of the input.
+    async fn input(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        if !self.whole {
+            return self.input.next(cx, want).await;
+        }
+        if self.kept.is_none() {
+            self.kept = Some(drain(&mut self.input, cx, &mut self.memory).await?.into_iter());
+        }
+        let batch: Batch = self.kept.iter_mut().flatten().take(want.clamp(1, BATCH_ROWS)).collect();
+        Ok((!batch.is_empty()).then_some(batch))
     }
 
     fn inner(&self, row: &Row) -> Scope<'p> {
@@ -217,7 +254,7 @@ async fn quantified_stream(
 #[async_trait]
 impl Operator for Apply<'_> {
     async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        let Some(mut batch) = self.input.next(cx, want).await? else { return Ok(None) };
+        let Some(mut batch) = self.input(cx, want).await? else { return Ok(None) };
         for (count, row) in batch.iter_mut().enumerate() {
             // Sub-plans see the input row alone, not what earlier ones appended to it.
             let mut values = Vec::with_capacity(self.subplans.len());

@@ -3,6 +3,7 @@
 use super::MemoryBudget;
 use crate::analytic::EngineChoice;
 use crate::catalog::descriptor::TableDescriptor;
+use crate::catalog::routine::RoutineDescriptor;
 use crate::dml::deferred::Deferred;
 use crate::plan::{Checks, Expr, Plan};
 use crate::table::CodecCache;
@@ -41,6 +42,8 @@ pub struct ExecContext<'a> {
     /// The statement is a transaction of its own: uniqueness may be checked by the commit (see
     /// [`crate::dml::commit_error`]).
     pub implicit_commit: bool,
+    /// The transaction may not change anything.
+    pub read_only: bool,
     /// Checks that the transaction puts off, or that are made at the end of the statement.
     pub deferred: &'a Deferred,
     /// Which engine runs what (setting `engine`).
@@ -71,6 +74,15 @@ pub trait ExecHost: Send + Sync {
     /// The foreign keys of other tables (and of the table itself) that refer to a table: the referring
     /// table and the position of the key in its `foreign_keys`.
     fn referencing(&self, oid: Oid) -> Vec<(Arc<TableDescriptor>, usize)>;
+    /// Runs a function of the user's own within the statement's transaction.
+    async fn call_routine(
+        &self,
+        _routine: &Arc<RoutineDescriptor>,
+        _args: Vec<Datum>,
+        _cx: &ExecContext<'_>,
+    ) -> SqlResult<Datum> {
+        Err(SqlError::unsupported("a function of the user's own here"))
+    }
     /// Name of a schema, for the fields of error messages.
     fn schema_name(&self, oid: Oid) -> Option<String>;
     /// The CHECK constraints of a table over its full row, for changes that foreign keys cascade.

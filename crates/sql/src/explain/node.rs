@@ -123,6 +123,7 @@ impl Describer<'_> {
                     SubPlan::NextVal(_) => "nextval".to_string(),
                     SubPlan::SetVal(..) => "setval".to_string(),
                     SubPlan::Call(function, _) => function.name.to_string(),
+                    SubPlan::Routine(routine, _) => routine.name.clone(),
                     _ => return,
                 };
                 node.details.push(("Calls", call));

@@ -22,6 +22,7 @@ mod walk;
 pub use expr::{AggregateCall, Expr, SortKey, WindowCall};
 
 use crate::catalog::descriptor::{ColumnId, IndexId, TableDescriptor};
+use crate::catalog::routine::RoutineDescriptor;
 use sql_types::functions::{Function, SetFunction};
 use sql_types::{ColumnType, Oid, RecordField, Type};
 use std::sync::Arc;
@@ -173,6 +174,8 @@ pub enum SubPlan {
     /// Any other function that waits or has effects (`Function::external`): `pg_sleep`,
     /// `pg_advisory_lock`…
     Call(&'static Function, Vec<Expr>),
+    /// A function of the user's own, over arguments of its types.
+    Routine(Arc<RoutineDescriptor>, Vec<Expr>),
 }
 
 impl SubPlan {
@@ -181,7 +184,7 @@ impl SubPlan {
         match self {
             SubPlan::Scalar(plan) | SubPlan::Exists(plan) | SubPlan::Array(plan) => Some(plan),
             SubPlan::Quantified { plan, .. } => Some(plan),
-            SubPlan::NextVal(_) | SubPlan::SetVal(..) | SubPlan::Call(..) => None,
+            SubPlan::NextVal(_) | SubPlan::SetVal(..) | SubPlan::Call(..) | SubPlan::Routine(..) => None,
         }
     }
 }

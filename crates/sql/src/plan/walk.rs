@@ -363,7 +363,7 @@ impl SubPlan {
                 f(value);
                 f(called);
             }
-            SubPlan::Call(_, args) => args.iter_mut().for_each(f),
+            SubPlan::Call(_, args) | SubPlan::Routine(_, args) => args.iter_mut().for_each(f),
         }
     }
 
@@ -374,7 +374,7 @@ impl SubPlan {
             | SubPlan::Exists(plan)
             | SubPlan::Array(plan)
             | SubPlan::Quantified { plan, .. } => Some(Arc::make_mut(plan)),
-            SubPlan::NextVal(_) | SubPlan::SetVal(..) | SubPlan::Call(..) => None,
+            SubPlan::NextVal(_) | SubPlan::SetVal(..) | SubPlan::Call(..) | SubPlan::Routine(..) => None,
         }
     }
 }

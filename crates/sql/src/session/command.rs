@@ -155,6 +155,11 @@ pub(crate) enum Command {
         statement: Arc<Statement>,
     },
     Copy,
+    /// DO
+    Do {
+        language: Option<String>,
+        body: String,
+    },
     /// Does nothing but has a tag.
     Nothing(&'static str),
     Unsupported(String),
@@ -284,7 +289,20 @@ pub(crate) fn read(statement: &Statement) -> SqlResult<Command> {
                 None => return Err(c.syntax_error()),
             })
         }
-        Kind::Do => return Ok(Command::Unsupported("DO".into())),
+        Kind::Do => {
+            c.advance();
+            let (mut language, mut body) = (None, None);
+            while !c.is_end() {
+                if language.is_none() && c.take("language") {
+                    language = Some(if c.at_string() { c.string()? } else { c.ident()? });
+                } else if body.is_none() {
+                    body = Some(c.string()?);
+                } else {
+                    return Err(c.syntax_error());
+                }
+            }
+            Command::Do { language, body: body.ok_or_else(|| c.syntax_error())? }
+        }
         Kind::Call => return Ok(Command::Unsupported("CALL".into())),
         Kind::Utility => match c.take_one(&["checkpoint", "load", "cluster"]) {
             Some("checkpoint") => return Ok(Command::Nothing("CHECKPOINT")),

@@ -6,8 +6,10 @@ use super::sequences;
 use super::view::{SessionView, Times};
 use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;
-use crate::exec::ExecHost;
+use crate::catalog::routine::RoutineDescriptor;
+use crate::exec::{ExecContext, ExecHost};
 use crate::plan::{Checks, Expr};
+use crate::routine;
 use crate::system;
 use async_trait::async_trait;
 use sql_types::functions::{CatalogFunctions, EvalContext, Function};
@@ -94,6 +96,15 @@ impl ExecHost for Host<'_> {
             }
             name => self.view.call(name, args, eval),
         }
+    }
+
+    async fn call_routine(
+        &self,
+        routine: &Arc<RoutineDescriptor>,
+        args: Vec<Datum>,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Datum> {
+        routine::nested::call(self, routine, args, cx).await
     }
 
     fn table(&self, oid: Oid) -> Option<Arc<TableDescriptor>> {

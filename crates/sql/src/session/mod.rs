@@ -40,6 +40,7 @@ pub(crate) mod plan_cache;
 mod portal;
 pub(crate) mod prepared;
 pub(crate) mod privileges;
+mod routine;
 mod run;
 mod schema;
 pub(crate) mod sequences;
@@ -150,6 +151,7 @@ impl Session {
             held: Mutex::default(),
             outgoing: Mutex::default(),
             named: Mutex::default(),
+            calls: Default::default(),
             engine,
         });
         let view = Arc::new(SessionView::new(shared.clone(), catalog)?);

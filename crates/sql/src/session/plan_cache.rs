@@ -26,6 +26,8 @@ pub(crate) struct PlanKey {
     pub path: Arc<[String]>,
     /// Settings that the reading of literals depends on.
     pub literals: Arc<str>,
+    /// The names of variables, within a function.
+    pub variables: Option<Arc<str>>,
 }
 
 struct Inner {

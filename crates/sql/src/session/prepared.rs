@@ -5,7 +5,7 @@ use super::locks::mode;
 use super::plan_cache::PlanKey;
 use super::privileges::{self, Needed};
 use super::view::{SessionView, Times, now_micros};
-use crate::bind;
+use crate::bind::{self, Variables};
 use crate::catalog::CatalogSnapshot;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::optimize;
@@ -114,6 +114,16 @@ pub(crate) fn plan(
     params: &[Type],
     cached: bool,
 ) -> SqlResult<Arc<CachedPlan>> {
+    plan_named(view, statement, params, None, cached)
+}
+
+fn plan_named(
+    view: &SessionView,
+    statement: &Arc<Statement>,
+    params: &[Type],
+    variables: Option<&Variables>,
+    cached: bool,
+) -> SqlResult<Arc<CachedPlan>> {
     let engine = &view.shared.engine;
     // What a transaction's own schema changes show is nobody else's business.
     let shared = cached && engine.cached_catalog().is_some_and(|catalog| catalog.id() == view.base.id());
@@ -124,21 +134,37 @@ pub(crate) fn plan(
         database: view.shared.database,
         path: view.path.clone(),
         literals: view.derived.literals.clone(),
+        variables: variables.map(|variables| variables.key.clone()),
     });
     if let Some(plan) = key.as_ref().and_then(|key| engine.plans.get(key)).filter(|plan| plan.is_recent()) {
         return Ok(plan);
     }
-    let made = Arc::new(make(view, statement, params)?);
+    let made = Arc::new(make(view, statement, params, variables)?);
     if let Some(key) = key {
-        engine.plans.put(key, &made, statement.parameters > 0);
+        engine.plans.put(key, &made, statement.parameters > 0 || variables.is_some());
     }
     Ok(made)
 }
 
-fn make(view: &SessionView, statement: &Statement, params: &[Type]) -> SqlResult<CachedPlan> {
+/// The plan of a statement within a function, whose variables it can name.
+pub(crate) fn plan_within(
+    view: &SessionView,
+    statement: &Arc<Statement>,
+    variables: &Variables,
+) -> SqlResult<Arc<CachedPlan>> {
+    plan_named(view, statement, &variables.types, Some(variables), true)
+}
+
+fn make(
+    view: &SessionView,
+    statement: &Statement,
+    params: &[Type],
+    variables: Option<&Variables>,
+) -> SqlResult<CachedPlan> {
     let now = now_micros();
     let eval = view.eval(Times { transaction: now, statement: now });
-    let bound = bind::bind_statement(statement, &view.bind_context(&eval, params))?;
+    let context = bind::BindContext { variables, ..view.bind_context(&eval, params) };
+    let bound = bind::bind_statement(statement, &context)?;
     Ok(finish(view, bound, statement.text.len()))
 }
 

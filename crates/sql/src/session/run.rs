@@ -68,6 +68,7 @@ impl<'a> Environment<'a> {
             cancel: &self.view.shared.cancel.0.flag,
             stats: self.stats,
             implicit_commit: self.implicit_commit,
+            read_only: open.read_only,
             deferred: &open.deferred,
             engine: self.view.derived.engine,
         }

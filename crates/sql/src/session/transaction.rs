@@ -19,6 +19,7 @@ use crate::catalog::temporary::Temporary;
 use crate::catalog::{CatalogSnapshot, Garbage};
 use crate::dml::deferred::{Deferred, DeferredMark};
 use crate::exec::kv_error;
+use crate::routine::statements::SessionMark;
 use kv_api::KvErrorKind;
 use kv_client::{Isolation, Savepoint, Txn, TxnOptions};
 use sql_types::{SqlError, SqlResult, SqlState};
@@ -77,6 +78,25 @@ pub(crate) struct Open {
     pub deferred: Deferred,
     /// Statistics made, to be known once it commits.
     pub statistics: Vec<Made>,
+}
+
+impl Open {
+    /// Undoes what was written, made and put off since a point.
+    pub(super) fn go_back(&mut self, kv: &Savepoint, deferred: &DeferredMark, mark: &SessionMark) {
+        self.txn.rollback_to(*kv);
+        self.deferred.rollback_to(deferred);
+        self.statistics.truncate(mark.statistics);
+        self.overlay = mark.overlay.clone();
+        self.temporary = mark.temporary.clone();
+        let schema = &mut self.schema;
+        schema.clear_on_commit.truncate(mark.to_clear.0);
+        let made_since = schema.clear_on_abort.split_off(mark.to_clear.1.min(schema.clear_on_abort.len()));
+        schema.clear_at_end.extend(made_since);
+        if self.overlay.is_none() {
+            // The version is written anew by the next schema change.
+            schema.locked = false;
+        }
+    }
 }
 
 impl Session {
@@ -405,22 +425,18 @@ impl Session {
         let position = Self::find_savepoint(open, name)?;
         open.savepoints.truncate(position + 1);
         let Some(savepoint) = open.savepoints.last() else { return Ok(()) };
-        open.txn.rollback_to(savepoint.kv);
-        open.deferred.rollback_to(&savepoint.deferred);
-        open.statistics.truncate(savepoint.statistics);
-        open.overlay = savepoint.overlay.clone();
-        open.temporary = savepoint.temporary.clone();
+        let session = SessionMark {
+            overlay: savepoint.overlay.clone(),
+            temporary: savepoint.temporary.clone(),
+            statistics: savepoint.statistics,
+            to_clear: savepoint.to_clear,
+        };
+        let (kv, deferred) = (savepoint.kv, savepoint.deferred.clone());
         open.failed = false;
-        open.schema.clear_on_commit.truncate(savepoint.to_clear.0);
-        let made_since =
-            open.schema.clear_on_abort.split_off(savepoint.to_clear.1.min(open.schema.clear_on_abort.len()));
-        open.schema.clear_at_end.extend(made_since);
+        let Some(savepoint) = open.savepoints.last() else { return Ok(()) };
         let (settings, notifications, cursors) =
             (savepoint.settings, savepoint.notifications, savepoint.cursors);
-        if open.overlay.is_none() && open.schema.locked {
-            // The version is written anew by the next schema change.
-            open.schema.locked = false;
-        }
+        open.go_back(&kv, &deferred, &session);
         self.shared.settings.lock().rollback_to(settings);
         self.shared.outgoing.lock().truncate(notifications);
         self.cursors.retain(|_, cursor| cursor.number < cursors || cursor.survives(false));

@@ -141,6 +141,11 @@ impl Session {
                 self.finish_command(options).await?;
                 (*tag).into()
             }
+            Command::Do { language, body } => {
+                Box::pin(self.run_block(language.as_deref(), body, portal, deadline)).await?;
+                self.finish_command(options).await?;
+                "DO".into()
+            }
             Command::Declare { name, scroll, hold, statement } => {
                 let declaring = self.declare(name, *scroll, *hold, statement, portal);
                 guarded(&cancel, deadline, declaring).await?;

@@ -17,6 +17,7 @@ use sql_types::context::{EvalContext, Random, TextContext};
 use sql_types::{Oid, SqlError, SqlResult, SqlState, Type};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 /// Notices kept until they are sent.
 const MOST_NOTICES: usize = 10_000;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub outgoing: Mutex<Vec<(Arc<str>, Arc<str>)>>,
     /// Statements of SQL's PREPARE and open cursors, for their catalogs: name, text, time.
     pub named: Mutex<Named>,
+    /// Calls of functions that are running, one within the other.
+    pub calls: AtomicU32,
 }
 
 /// What has a name in the session.
@@ -242,7 +245,7 @@ impl SessionView {
         eval: &'a EvalContext<'a>,
         param_types: &'a [Type],
     ) -> BindContext<'a> {
-        BindContext { catalog: &self.catalog, search_path: &self.path, eval, param_types }
+        BindContext { catalog: &self.catalog, search_path: &self.path, eval, param_types, variables: None }
     }
 }
 

@@ -78,8 +78,13 @@ impl CatalogLookup for NoCatalog {
 
 static EVAL: LazyLock<EvalContext<'static>> = LazyLock::new(EvalContext::plain);
 
-static CONTEXT: LazyLock<BindContext<'static>> =
-    LazyLock::new(|| BindContext { catalog: &NoCatalog, search_path: &[], eval: &EVAL, param_types: &[] });
+static CONTEXT: LazyLock<BindContext<'static>> = LazyLock::new(|| BindContext {
+    catalog: &NoCatalog,
+    search_path: &[],
+    eval: &EVAL,
+    param_types: &[],
+    variables: None,
+});
 
 /// What the expressions of indexes see besides their row.
 pub(crate) fn index_env() -> EvalEnv<'static> {

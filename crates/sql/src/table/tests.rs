@@ -67,6 +67,7 @@ fn table() -> TableDescriptor {
         comment: None,
         placement: Default::default(),
         view: None,
+        triggers: Vec::new(),
         on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),

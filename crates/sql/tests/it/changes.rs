@@ -552,6 +552,7 @@ async fn copied_rows_reach_the_plan() {
         cancel: &cancel,
         stats: None,
         implicit_commit: true,
+        read_only: false,
         deferred: &deferred,
         engine: Default::default(),
     };

@@ -220,6 +220,7 @@ pub fn table(oid: Oid, name: &str, columns: &[&str]) -> TableDescriptor {
         comment: None,
         placement: Default::default(),
         view: None,
+        triggers: Vec::new(),
         on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),
@@ -318,6 +319,7 @@ impl Runner {
             cancel: &cancel,
             stats: None,
             implicit_commit: self.implicit_commit,
+            read_only: false,
             deferred: &deferred,
             engine: self.engine,
         };

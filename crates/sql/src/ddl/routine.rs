@@ -1,0 +1,408 @@
+//! CREATE, ALTER and DROP of functions, and what depends on them.
+
+use super::DdlContext;
+use super::drop_object::{dependents, release_readers};
+use super::statement::{CreateRoutine, ReturnType, RoutineAction, RoutineName};
+use super::tokens::{Cursor, quote_ident};
+use crate::bind;
+use crate::catalog::descriptor::TableDescriptor;
+use crate::catalog::routine::{Language, MOST_ARGUMENTS, RoutineArgument, RoutineDescriptor};
+use crate::parse::StatementKind;
+use crate::routine::nested::{argument_variables, mismatch};
+use crate::routine::{Compiled, compile};
+use sql_types::cast::{CastKind, cast_kind};
+use sql_types::{Oid, SqlError, SqlResult, SqlState, Type};
+use sqlparser::ast::DataType;
+use sqlparser::tokenizer::Token;
+use std::sync::Arc;
+
+/// `42P13`
+fn invalid_definition(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState("42P13"), message)
+}
+
+impl DdlContext<'_> {
+    /// A type of an argument or value.
+    fn routine_type(&self, ty: &DataType) -> SqlResult<Type> {
+        let eval = self.view.eval(self.times);
+        let found = match bind::declared_type(ty, &self.view.bind_context(&eval, &[])) {
+            Ok(found) => found.ty,
+            Err(error) => {
+                let name = ty.to_string();
+                let named = super::tokens::Name { schema: None, name, position: None };
+                if self.find(&named).is_some() {
+                    return Err(SqlError::unsupported("a function over rows of a table"));
+                }
+                return Err(error);
+            }
+        };
+        if found.is_domain() {
+            return Err(SqlError::unsupported("a function over a domain"));
+        }
+        if found.info().is_some_and(|info| info.category == 'P') {
+            return Err(SqlError::unsupported(format!("a function over pseudo-type {found}")));
+        }
+        Ok(found)
+    }
+
+    /// A function as messages show it.
+    pub(super) fn shown_routine(&self, routine: &RoutineDescriptor) -> String {
+        let types: Vec<String> = routine.argument_types().map(|ty| self.shown_type(ty)).collect();
+        format!("{}({})", quote_ident(&routine.name), types.join(","))
+    }
+
+    fn shown_type(&self, ty: Type) -> String {
+        self.view.user_type_text(ty).unwrap_or_else(|| ty.to_string())
+    }
+
+    /// The functions of a name, in the schema given or along the path.
+    fn routines_of(&self, name: &super::tokens::Name) -> Vec<Arc<RoutineDescriptor>> {
+        let within = |schema: &str| {
+            let schema = self.catalog.schema(self.database(), schema).map(|schema| schema.oid);
+            let found = schema.map(|schema| self.catalog.routines_named(self.database(), schema, &name.name));
+            found.unwrap_or_default().into_iter().cloned().collect::<Vec<_>>()
+        };
+        match &name.schema {
+            Some(schema) => within(schema),
+            None => self.view.path.iter().flat_map(|schema| within(schema)).collect(),
+        }
+    }
+
+    /// A function by name and argument types.
+    ///
+    /// # Errors
+    /// 42883 if there is none, 42725 if there are several and the types are not given.
+    pub(super) fn find_routine(&self, name: &RoutineName) -> SqlResult<Arc<RoutineDescriptor>> {
+        let found = self.routines_of(&name.name);
+        let Some(arguments) = &name.arguments else {
+            return match found.as_slice() {
+                [only] => Ok(only.clone()),
+                [] => {
+                    let message = format!("could not find a function named \"{}\"", name.name.name);
+                    Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message))
+                }
+                _ => {
+                    let message = format!("function name \"{}\" is not unique", name.name.name);
+                    Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, message)
+                        .with_hint("Specify the argument list to select the function unambiguously."))
+                }
+            };
+        };
+        let types = arguments.iter().map(|ty| self.routine_type(ty)).collect::<SqlResult<Vec<_>>>()?;
+        let same = |routine: &&Arc<RoutineDescriptor>| routine.argument_types().eq(types.iter().copied());
+        found.iter().find(same).cloned().ok_or_else(|| {
+            let types: Vec<String> = types.iter().map(|ty| self.shown_type(*ty)).collect();
+            let message = format!("function {}({}) does not exist", name.name.written(), types.join(", "));
+            SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+        })
+    }
+
+    fn own_routine(&self, name: &RoutineName) -> SqlResult<Arc<RoutineDescriptor>> {
+        let found = self.find_routine(name)?;
+        self.check_owner("function", &found.name, found.owner)?;
+        Ok(found)
+    }
+
+    fn check_routine_free(&self, schema: Oid, name: &str, types: &[Type], but: Oid) -> SqlResult<()> {
+        let known = self.catalog.routines_named(self.database(), schema, name);
+        if known.iter().any(|known| known.oid != but && known.argument_types().eq(types.iter().copied())) {
+            let message = format!("function \"{name}\" already exists with same argument types");
+            return Err(SqlError::new(SqlState("42723"), message));
+        }
+        Ok(())
+    }
+
+    /// Fails if the body cannot be what is declared, as far as that shows before it runs.
+    fn check_body(&self, routine: &RoutineDescriptor) -> SqlResult<()> {
+        let Compiled::Sql(statements) = compile(routine.language, &routine.body)? else { return Ok(()) };
+        let last = statements.len().saturating_sub(1);
+        if statements.is_empty() && routine.returns != Type::VOID {
+            return Err(mismatch(
+                routine,
+                "Function's final statement must be SELECT or INSERT/UPDATE/DELETE RETURNING.",
+            ));
+        }
+        let view = self.working_view()?;
+        let eval = view.eval(self.times);
+        let variables = argument_variables(routine);
+        let context =
+            bind::BindContext { variables: Some(&variables), ..view.bind_context(&eval, &variables.types) };
+        for (position, statement) in statements.iter().enumerate() {
+            if !statement.kind.is_planned() {
+                return Err(crate::routine::nested::not_here(statement));
+            }
+            let bound = bind::bind_statement(statement, &context)
+                .map_err(crate::routine::statements::without_position)?;
+            if position != last || routine.returns == Type::VOID {
+                continue;
+            }
+            let Some(columns) = bound.columns else {
+                let detail = "Function's final statement must be SELECT or INSERT/UPDATE/DELETE RETURNING.";
+                return Err(mismatch(routine, detail));
+            };
+            if bound.kind == StatementKind::Query && columns.is_empty() || columns.len() != 1 {
+                return Err(mismatch(routine, "Final statement must return exactly one column."));
+            }
+            let ty = columns.first().map_or(Type::TEXT, |column| column.ty.ty);
+            let fits = ty == routine.returns
+                || cast_kind(ty, routine.returns).is_some_and(|kind| kind != CastKind::Explicit);
+            if !fits {
+                let detail = format!("Actual return type is {}.", self.shown_type(ty));
+                return Err(mismatch(routine, &detail));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// CREATE FUNCTION
+pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateRoutine) -> SqlResult<()> {
+    let schema = cx.schema_for(&written.name)?;
+    if schema == crate::catalog::oids::PG_TEMP {
+        return Err(SqlError::unsupported("a temporary function"));
+    }
+    let language = match written.language.as_deref() {
+        Some("sql") => Language::Sql,
+        Some("plpgsql") => Language::PlPgSql,
+        Some("c" | "internal") => return Err(SqlError::unsupported("a function in LANGUAGE c or internal")),
+        Some(other) => {
+            let message = format!("language \"{other}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        }
+        None => return Err(invalid_definition("no language specified")),
+    };
+    let Some(body) = &written.body else {
+        return Err(invalid_definition("no function body specified"));
+    };
+    if written.arguments.len() > MOST_ARGUMENTS {
+        let message = format!("functions cannot have more than {MOST_ARGUMENTS} arguments");
+        return Err(SqlError::new(SqlState("54023"), message));
+    }
+    let mut arguments: Vec<RoutineArgument> = Vec::new();
+    for argument in &written.arguments {
+        let ty = cx.routine_type(&argument.ty)?;
+        if let Some(name) = &argument.name
+            && arguments.iter().any(|known| known.name.as_ref() == Some(name))
+        {
+            return Err(invalid_definition(format!("parameter name \"{name}\" used more than once")));
+        }
+        if argument.default.is_none() && arguments.last().is_some_and(|last| last.default.is_some()) {
+            let message = "input parameters after one with a default value must also have defaults";
+            return Err(invalid_definition(message));
+        }
+        let default = argument.default.as_deref().map(|text| cx.stable_types(text)).transpose()?;
+        if let Some(default) = &default {
+            let eval = cx.view.eval(cx.times);
+            let context = cx.view.bind_context(&eval, &[]);
+            bind::bind_argument(&crate::parse::parse_expr(default)?, ty, &context)?;
+        }
+        arguments.push(RoutineArgument { name: argument.name.clone(), ty, default });
+    }
+    let returns = match &written.returns {
+        ReturnType::Void => Type::VOID,
+        ReturnType::Trigger => Type::TRIGGER,
+        ReturnType::Type(ty) => cx.routine_type(ty)?,
+    };
+    if returns == Type::TRIGGER {
+        if language == Language::Sql {
+            return Err(invalid_definition("SQL functions cannot return type trigger"));
+        }
+        if !arguments.is_empty() {
+            return Err(invalid_definition("trigger functions cannot have declared arguments").with_hint(
+                "The arguments of the trigger can be accessed through TG_NARGS and TG_ARGV instead.",
+            ));
+        }
+    }
+    let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
+    let known = cx.catalog.routines_named(cx.database(), schema, &written.name.name);
+    let known = known.into_iter().find(|known| known.argument_types().eq(types.iter().copied())).cloned();
+    if let Some(known) = &known {
+        if !written.or_replace {
+            cx.check_routine_free(schema, &written.name.name, &types, 0)?;
+        }
+        cx.check_owner("function", &known.name, known.owner)?;
+        check_replaceable(cx, known, returns, &arguments)?;
+    }
+    let (database, owner) = (cx.database(), cx.user());
+    let routine = RoutineDescriptor {
+        oid: match &known {
+            Some(known) => known.oid,
+            None => cx.new_oid().await?,
+        },
+        database,
+        schema,
+        name: written.name.name.clone(),
+        owner: known.as_ref().map_or(owner, |known| known.owner),
+        arguments,
+        returns,
+        language,
+        volatility: written.options.volatility.unwrap_or('v'),
+        strict: written.options.strict.unwrap_or(false),
+        parallel: written.options.parallel.unwrap_or('u'),
+        cost: written.options.cost,
+        body: body.clone(),
+        comment: known.and_then(|known| known.comment.clone()),
+        compiled: Default::default(),
+    };
+    let unchecked = cx.view.shared.settings.lock().raw("check_function_bodies").as_deref() == Some("off");
+    if !unchecked {
+        cx.check_body(&routine)?;
+    }
+    cx.put_routine(routine)
+}
+
+/// What OR REPLACE may not change.
+fn check_replaceable(
+    cx: &DdlContext<'_>,
+    known: &RoutineDescriptor,
+    returns: Type,
+    arguments: &[RoutineArgument],
+) -> SqlResult<()> {
+    let hint = format!("Use DROP FUNCTION {} first.", cx.shown_routine(known));
+    if known.returns != returns {
+        let message = "cannot change return type of existing function";
+        return Err(invalid_definition(message).with_hint(hint));
+    }
+    for (old, new) in known.arguments.iter().zip(arguments) {
+        if let Some(name) = &old.name
+            && new.name.as_ref() != Some(name)
+        {
+            let message = format!("cannot change name of input parameter \"{name}\"");
+            return Err(invalid_definition(message).with_hint(hint));
+        }
+        if old.default.is_some() && new.default.is_none() {
+            let message = "cannot remove parameter defaults from existing function";
+            return Err(invalid_definition(message).with_hint(hint));
+        }
+    }
+    Ok(())
+}
+
+/// ALTER FUNCTION
+pub(super) fn alter(cx: &mut DdlContext<'_>, name: &RoutineName, action: &RoutineAction) -> SqlResult<()> {
+    let found = cx.own_routine(name)?;
+    let mut changed = (*found).clone();
+    let types: Vec<Type> = found.argument_types().collect();
+    match action {
+        RoutineAction::Rename(to) => {
+            cx.check_routine_free(found.schema, to, &types, found.oid)?;
+            changed.name = to.clone();
+        }
+        RoutineAction::Owner(role) => changed.owner = cx.role(role)?.oid,
+        RoutineAction::SetSchema(schema) => {
+            let name = super::tokens::Name {
+                schema: Some(schema.clone()),
+                name: found.name.clone(),
+                position: None,
+            };
+            let schema = cx.schema_for(&name)?;
+            cx.check_routine_free(schema, &found.name, &types, found.oid)?;
+            changed.schema = schema;
+        }
+        RoutineAction::Options(options) => {
+            changed.volatility = options.volatility.unwrap_or(found.volatility);
+            changed.strict = options.strict.unwrap_or(found.strict);
+            changed.parallel = options.parallel.unwrap_or(found.parallel);
+            changed.cost = options.cost.or(found.cost);
+        }
+    }
+    cx.put_routine(changed)
+}
+
+/// COMMENT ON FUNCTION
+pub(super) fn comment(cx: &mut DdlContext<'_>, name: &RoutineName, text: Option<&str>) -> SqlResult<()> {
+    let mut changed = (*cx.own_routine(name)?).clone();
+    changed.comment = text.filter(|text| !text.is_empty()).map(str::to_string);
+    cx.put_routine(changed)
+}
+
+/// DROP FUNCTION
+pub(super) fn drop_all(
+    cx: &mut DdlContext<'_>,
+    names: &[RoutineName],
+    if_exists: bool,
+    cascade: bool,
+) -> SqlResult<()> {
+    for name in names {
+        let found = match cx.find_routine(name) {
+            Ok(found) => found,
+            Err(error) if if_exists && error.code == SqlState::UNDEFINED_FUNCTION => {
+                let message = match &name.arguments {
+                    Some(_) => error.message,
+                    None => format!("function {}() does not exist", name.name.written()),
+                };
+                cx.notice(format!("{message}, skipping"));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        cx.check_owner("function", &found.name, found.owner)?;
+        drop_one(cx, &found, cascade)?;
+    }
+    Ok(())
+}
+
+/// Drops a function with what depends on it (`cascade`), or refuses.
+pub(super) fn drop_one(cx: &mut DdlContext<'_>, routine: &RoutineDescriptor, cascade: bool) -> SqlResult<()> {
+    let what = format!("function {}", cx.shown_routine(routine));
+    let tables: Vec<Arc<TableDescriptor>> = cx.catalog.tables.values().cloned().collect();
+    for table in tables {
+        let mut changed = (*table).clone();
+        let mut users = Vec::new();
+        for trigger in table.triggers.iter().filter(|trigger| trigger.routine == routine.oid) {
+            users.push(format!("trigger {} on table {}", trigger.name, table.name));
+        }
+        changed.triggers.retain(|trigger| trigger.routine != routine.oid);
+        for column in &mut changed.columns {
+            if column.default.as_deref().is_some_and(|text| calls(text, &routine.name)) {
+                users.push(format!("default value for column {} of table {}", column.name, table.name));
+                column.default = None;
+            }
+        }
+        if users.is_empty() {
+            continue;
+        }
+        if !cascade {
+            let details: Vec<String> = users.iter().map(|user| format!("{user} depends on {what}")).collect();
+            return Err(dependents(&what, details.join("\n")));
+        }
+        for user in users {
+            cx.notice(format!("drop cascades to {user}"));
+        }
+        cx.put_table(changed)?;
+    }
+    release_readers(cx, routine.oid, cascade, &what, &[])?;
+    cx.remove_routine(routine.oid)
+}
+
+/// Whether an expression calls a function of a name.
+fn calls(text: &str, name: &str) -> bool {
+    let Ok(mut cursor) = Cursor::new(text) else { return false };
+    while !cursor.is_end() {
+        if let Some(Token::Word(_)) = cursor.peek()
+            && cursor.column_ident().is_ok_and(|word| word == name)
+        {
+            if cursor.peek() == Some(&Token::LParen) {
+                return true;
+            }
+            continue;
+        }
+        cursor.advance();
+    }
+    false
+}
+
+/// The functions of a schema, or with schema 0 of a database.
+pub(super) fn routines_in(cx: &DdlContext<'_>, database: Oid, schema: Oid) -> Vec<Arc<RoutineDescriptor>> {
+    let within = |routine: &&Arc<RoutineDescriptor>| {
+        routine.database == database && (schema == 0 || routine.schema == schema)
+    };
+    cx.catalog.routines.values().filter(within).cloned().collect()
+}
+
+/// The functions that have a type among their arguments or as their value.
+pub(super) fn routines_over(cx: &DdlContext<'_>, ty: Type) -> Vec<Arc<RoutineDescriptor>> {
+    let is = |other: Type| other == ty || other.element() == Some(ty);
+    let over = |routine: &&Arc<RoutineDescriptor>| is(routine.returns) || routine.argument_types().any(is);
+    cx.catalog.routines.values().filter(over).cloned().collect()
+}

@@ -1,0 +1,87 @@
+//! Triggers: which run for a change of rows, and what their functions see.
+
+use super::plpgsql::frame::Holder;
+use super::plpgsql::machine::Gives;
+use super::{compiled, nested};
+use crate::catalog::descriptor::TableDescriptor;
+use crate::catalog::routine::{RoutineDescriptor, TriggerDescriptor, TriggerEvent};
+use crate::exec::ExecContext;
+use crate::session::Host;
+use sql_types::{ColumnType, Datum, Row, SqlResult, Type};
+use std::sync::Arc;
+
+/// The fields of `NEW` and `OLD`: the columns of the full row, hidden ones without a name that could be written.
+pub(crate) fn fields(table: &TableDescriptor) -> Vec<(Arc<str>, ColumnType)> {
+    let shown = table.columns.iter().filter(|column| !column.hidden);
+    shown.map(|column| (column.name.as_str().into(), column.ty)).collect()
+}
+
+/// What a trigger's function is called with.
+pub struct TriggerCall<'a> {
+    /// The table.
+    pub table: &'a Arc<TableDescriptor>,
+    /// The trigger.
+    pub trigger: &'a TriggerDescriptor,
+    /// What happened.
+    pub event: TriggerEvent,
+    /// The full row before.
+    pub old: Option<&'a [Datum]>,
+    /// The full row after.
+    pub new: Option<&'a [Datum]>,
+}
+
+/// The columns of a full row that can be named.
+fn visible(table: &TableDescriptor, row: &[Datum]) -> Row {
+    let columns = table.columns.iter().zip(row).filter(|(column, _)| !column.hidden);
+    columns.map(|(_, value)| value.clone()).collect()
+}
+
+/// Calls the function of a trigger. The row it returns, with what it does not name from `base`; `None` for NULL.
+pub(crate) async fn call(
+    host: &Host<'_>,
+    routine: &RoutineDescriptor,
+    call: &TriggerCall<'_>,
+    cx: &ExecContext<'_>,
+) -> SqlResult<Option<Row>> {
+    let body = compiled(routine)?;
+    let TriggerCall { table, trigger, event, old, new } = call;
+    let columns: Arc<[(Arc<str>, ColumnType)]> = fields(table).into();
+    let schema = host.view.snapshot().schema_name(table.database, table.schema).unwrap_or_default();
+    let value = nested::run(host, &body, Gives::Row, cx, |frame| {
+        let row = |values: &Option<&[Datum]>| Holder::Row {
+            fields: columns.clone(),
+            values: values.map(|values| visible(table, values)).unwrap_or_default(),
+            fixed: true,
+        };
+        frame.add(None, "new", row(new));
+        frame.add(None, "old", row(old));
+        let text = |value: &str| Holder::Value(ColumnType::plain(Type::TEXT), Datum::text(value));
+        frame.add(None, "tg_name", text(&trigger.name));
+        frame.add(None, "tg_when", text(if trigger.before { "BEFORE" } else { "AFTER" }));
+        frame.add(None, "tg_level", text(if trigger.for_row { "ROW" } else { "STATEMENT" }));
+        frame.add(None, "tg_op", text(event.name()));
+        frame.add(None, "tg_relid", Holder::Value(ColumnType::plain(Type::OID), Datum::Oid(table.oid)));
+        frame.add(None, "tg_relname", text(&table.name));
+        frame.add(None, "tg_table_name", text(&table.name));
+        frame.add(None, "tg_table_schema", text(schema));
+        let count = i32::try_from(trigger.arguments.len()).unwrap_or(i32::MAX);
+        frame.add(None, "tg_nargs", Holder::Value(ColumnType::plain(Type::INT4), Datum::Int4(count)));
+        let arguments = trigger.arguments.iter().map(|text| Datum::text(text.as_str())).collect::<Vec<_>>();
+        let dimensions = if arguments.is_empty() { Vec::new() } else { vec![(arguments.len(), 0)] };
+        let array = sql_types::ArrayValue { element: Type::TEXT, dimensions, values: arguments };
+        let ty = ColumnType::plain(Type::TEXT.array().unwrap_or(Type::TEXT));
+        frame.add(None, "tg_argv", Holder::Value(ty, Datum::Array(Arc::new(array))));
+    })
+    .await?;
+    let Datum::Record(record) = value else { return Ok(None) };
+    let base = new.or(*old).unwrap_or_default();
+    let mut given = record.values.iter();
+    let full = table.columns.iter().enumerate().map(|(position, column)| {
+        if column.hidden {
+            base.get(position).cloned().unwrap_or_default()
+        } else {
+            given.next().cloned().unwrap_or_default()
+        }
+    });
+    Ok(Some(full.collect()))
+}

@@ -24,6 +24,12 @@ impl Binder<'_> {
                 let bound = self.bind_routine(&name.written(), &routines, call, context);
                 return bound.map_err(|error| self.at(error, span));
             }
+            if let Some(schema) =
+                name.schema.as_deref().filter(|schema| !self.context.catalog.schema_exists(schema))
+            {
+                let message = format!("schema \"{schema}\" does not exist");
+                return Err(self.at(SqlError::new(SqlState::INVALID_SCHEMA, message), span));
+            }
             let error = SqlError::new(
                 SqlState::UNDEFINED_FUNCTION,
                 format!("function {}() does not exist", name.written()),

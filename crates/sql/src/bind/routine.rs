@@ -254,8 +254,11 @@ fn call_over_subquery(call: &ast::Function, given: &Given<'_>, nested: &[usize])
     Ok(ast::Expr::Subquery(query))
 }
 
-/// `(SELECT value WHERE condition)`
+/// `(SELECT value WHERE condition)`; a literal as it is, whose type the others may decide.
 pub(super) fn guarded(value: &ast::Expr, condition: ast::Expr) -> SqlResult<ast::Expr> {
+    if matches!(value, ast::Expr::Value(_)) {
+        return Ok(value.clone());
+    }
     let statement = parse::parse_one("SELECT 1 WHERE true")?;
     let parse::Ast::Sql(parsed) = statement.ast else { return Err(SqlError::internal("not a query")) };
     let ast::Statement::Query(mut query) = *parsed else { return Err(SqlError::internal("not a query")) };

@@ -245,10 +245,9 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateRoutine) -> 
         compiled: Default::default(),
     };
     let unchecked = cx.view.shared.settings.lock().raw("check_function_bodies").as_deref() == Some("off");
-    if !unchecked {
-        cx.check_body(&routine)?;
-    }
-    cx.put_routine(routine)
+    // It may call itself, so it has to be there when its body is looked at.
+    cx.put_routine(routine.clone())?;
+    if unchecked { Ok(()) } else { cx.check_body(&routine) }
 }
 
 /// What OR REPLACE may not change.

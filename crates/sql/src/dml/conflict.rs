@@ -1,9 +1,11 @@
 //! ON CONFLICT.
 
 use super::referential::Referential;
+use super::trigger::Triggers;
 use super::write::{self, Change, EXCLUSIVE, Uniqueness};
 use super::{check, violation};
 use crate::catalog::descriptor::{IndexId, PRIMARY_INDEX};
+use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::{eval, is_true};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
@@ -25,6 +27,8 @@ pub(super) struct Conflict<'p> {
     written: HashSet<Bytes>,
     memory: Reservation,
     referential: Referential,
+    /// Those of DO UPDATE.
+    triggers: Triggers,
 }
 
 /// DO UPDATE.
@@ -46,6 +50,12 @@ impl<'p> Conflict<'p> {
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Self> {
+        let assigned: Vec<u32> =
+            clause.update.iter().flat_map(|(list, _)| list.iter().map(|(id, _)| *id)).collect();
+        let mut triggers = Triggers::new(codec.table(), TriggerEvent::Update, &assigned);
+        if clause.update.is_none() {
+            triggers = triggers.none();
+        }
         let assignments = |(assignments, condition): &'p (Vec<(u32, Expr)>, Option<Expr>)| {
             let position = |id: u32| {
                 let missing = || SqlError::internal("ON CONFLICT names a missing column");
@@ -57,6 +67,9 @@ impl<'p> Conflict<'p> {
                 .collect::<SqlResult<Vec<_>>>()?;
             let mut columns: Vec<usize> = values.iter().map(|(position, _)| *position).collect();
             codec.add_generated(&mut columns);
+            if triggers.changes_rows() {
+                columns = (0..codec.table().columns.len()).collect();
+            }
             let touched = write::touched_indexes(codec, &columns);
             Ok::<_, SqlError>(Assignments { values, condition: condition.as_ref(), touched })
         };
@@ -64,6 +77,7 @@ impl<'p> Conflict<'p> {
             codec: codec.clone(),
             arbiter: clause.arbiter,
             update: clause.update.as_ref().map(assignments).transpose()?,
+            triggers,
             checks,
             scope: scope.clone(),
             written: HashSet::new(),
@@ -73,7 +87,12 @@ impl<'p> Conflict<'p> {
     }
 
     /// Inserts or updates; returns the full rows written.
-    pub async fn insert(&mut self, rows: Vec<Row>, cx: &ExecContext<'_>) -> SqlResult<Vec<Row>> {
+    pub async fn insert(
+        &mut self,
+        rows: Vec<Row>,
+        inserts: &mut Triggers,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Vec<Row>> {
         let codec = self.codec.clone();
         let mut keyed = Vec::with_capacity(rows.len());
         let mut all: Vec<Bytes> = Vec::new();
@@ -100,6 +119,7 @@ impl<'p> Conflict<'p> {
                     }
                     write::insert_row(cx, &codec, &row, row_key.clone(), Uniqueness::Checked).await?;
                     note(&codec, &row, &row_key, true, &mut known)?;
+                    inserts.note(None, Some(&row), cx)?;
                     self.remember(row_key, cx)?;
                     written.push(row);
                 }
@@ -141,7 +161,7 @@ impl<'p> Conflict<'p> {
         }
         let mut both = old.clone();
         both.extend(excluded);
-        let new = {
+        let mut new = {
             let env = self.scope.env(cx);
             if let Some(condition) = update.condition
                 && !is_true(condition, &both, &env)?
@@ -152,22 +172,36 @@ impl<'p> Conflict<'p> {
             for (position, expr) in &update.values {
                 new[*position] = eval(expr, &both, &env)?;
             }
-            codec.generate(&mut new)?;
-            check::check_row(cx, codec, self.checks, &new, &env)?;
             new
         };
+        if self.triggers.changes_rows() {
+            match self.triggers.before(Some(&old), new, cx).await? {
+                Some(changed) => new = changed,
+                None => return Ok(None),
+            }
+        }
+        codec.generate(&mut new)?;
+        check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
         let change = Change::new(codec, old, new)?;
         write::update_rows(cx, codec, &update.touched, std::slice::from_ref(&change)).await?;
         note(codec, &change.old, &change.old_key, false, known)?;
         note(codec, &change.new, &change.new_key, true, known)?;
         self.remember(change.new_key.clone(), cx)?;
         self.referential.add(&change.old, Some(&change.new), cx)?;
+        self.triggers.note(Some(&change.old), Some(&change.new), cx)?;
         Ok(Some(change.new))
     }
 
     /// Applies what foreign keys of other tables want done about the updates.
-    pub async fn finish(self, cx: &ExecContext<'_>) -> SqlResult<()> {
-        self.referential.enforce(cx).await
+    /// Returns the triggers that are still to run.
+    pub async fn finish(self, cx: &ExecContext<'_>) -> SqlResult<Triggers> {
+        self.referential.enforce(cx).await?;
+        Ok(self.triggers)
+    }
+
+    /// Runs the triggers before the first row.
+    pub async fn before_statement(&self, cx: &ExecContext<'_>) -> SqlResult<()> {
+        self.triggers.before_statement(cx).await
     }
 }
 

@@ -1,10 +1,12 @@
 //! DELETE.
 
 use super::referential::Referential;
-use super::{Outcome, write};
+use super::trigger::Triggers;
+use super::{Outcome, Source, write};
 use crate::catalog::descriptor::TableDescriptor;
+use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::eval;
-use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build};
+use crate::exec::operator::{Batch, Operator, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation};
 use crate::plan::{Expr, Plan, PlanKind};
@@ -17,8 +19,9 @@ use std::sync::Arc;
 pub(crate) struct Delete<'p> {
     table: &'p Arc<TableDescriptor>,
     /// Rows may stream: what is deleted is never met again, and a row given twice by USING is
-    /// remembered.
-    input: BoxOperator<'p>,
+    /// remembered. Not so if triggers may write others.
+    source: Source<'p>,
+    triggers: Triggers,
     joined: bool,
     returning: Option<&'p [Expr]>,
     scope: Scope<'p>,
@@ -30,9 +33,15 @@ impl<'p> Delete<'p> {
         let PlanKind::Delete { table, input, returning } = &plan.kind else {
             return Err(SqlError::internal("a delete of something else"));
         };
+        let triggers = Triggers::new(table, TriggerEvent::Delete, &[]);
         Ok(Delete {
             table,
-            input: build(input, scope)?,
+            source: if triggers.is_empty() {
+                Source::Streaming(build(input, scope)?)
+            } else {
+                Source::Whole(build(input, scope)?)
+            },
+            triggers,
             joined: input.columns.len() > table.columns.len(),
             returning: returning.as_deref(),
             scope: scope.clone(),
@@ -46,7 +55,8 @@ impl<'p> Delete<'p> {
         let mut referential = Referential::new(&codec, cx);
         let mut memory = Reservation::default();
         let mut seen = HashSet::new();
-        while let Some(batch) = self.input.next(cx, BATCH_ROWS).await? {
+        self.triggers.before_statement(cx).await?;
+        while let Some(batch) = self.source.next(cx, &mut memory).await? {
             let count = batch.len();
             let mut returned = Vec::new();
             for row in batch {
@@ -58,8 +68,14 @@ impl<'p> Delete<'p> {
                     }
                     memory.grow(cx.memory, 64)?;
                 }
+                if !self.triggers.before_delete(old, cx).await? {
+                    continue;
+                }
                 write::delete_row(cx, &codec, old, key).await?;
                 referential.add(old, None, cx)?;
+                if !self.triggers.is_empty() {
+                    self.triggers.note(Some(&old.to_vec()), None, cx)?;
+                }
                 self.outcome.affected += 1;
                 if let Some(returning) = self.returning {
                     returned.push(project(&row, returning, &self.scope, cx)?);
@@ -70,7 +86,8 @@ impl<'p> Delete<'p> {
                 cx.pause().await?;
             }
         }
-        referential.enforce(cx).await
+        referential.enforce(cx).await?;
+        self.triggers.finish(cx).await
     }
 }
 

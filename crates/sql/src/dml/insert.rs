@@ -3,9 +3,11 @@
 use super::conflict::Conflict;
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
+use super::trigger::Triggers;
 use super::write::{self, Uniqueness};
 use super::{Outcome, Source, check, reads, violation};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
+use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::eval;
 use crate::exec::operator::{Batch, Operator, build};
 use crate::exec::scope::Scope;
@@ -28,6 +30,7 @@ pub(crate) struct Insert<'p> {
     checks: &'p [RowCheck],
     on_conflict: Option<&'p OnConflict>,
     returning: Option<&'p [Expr]>,
+    triggers: Triggers,
     scope: Scope<'p>,
     outcome: Outcome,
 }
@@ -49,8 +52,12 @@ impl<'p> Insert<'p> {
             return Err(SqlError::internal("an insert of something else"));
         };
         let operator = build(input, scope)?;
-        let source =
-            if reads(input, table.oid) { Source::Whole(operator) } else { Source::Streaming(operator) };
+        let triggers = Triggers::new(table, TriggerEvent::Insert, &[]);
+        let source = if reads(input, table.oid) || !triggers.is_empty() {
+            Source::Whole(operator)
+        } else {
+            Source::Streaming(operator)
+        };
         Ok(Insert {
             table,
             source,
@@ -59,6 +66,7 @@ impl<'p> Insert<'p> {
             checks,
             on_conflict: on_conflict.as_ref(),
             returning: returning.as_deref(),
+            triggers,
             scope: scope.clone(),
             outcome: Outcome::default(),
         })
@@ -84,14 +92,8 @@ impl<'p> Insert<'p> {
         Ok(Layout { targets, defaults, rowid, width: self.table.columns.len() })
     }
 
-    /// Full rows, checked.
-    fn full_rows(
-        &self,
-        batch: Batch,
-        layout: &Layout<'_>,
-        codec: &TableCodec,
-        cx: &ExecContext<'_>,
-    ) -> SqlResult<Vec<Row>> {
+    /// Full rows as they are proposed.
+    fn full_rows(&self, batch: Batch, layout: &Layout<'_>, cx: &ExecContext<'_>) -> SqlResult<Vec<Row>> {
         let env = self.scope.env(cx);
         let mut rows = Vec::with_capacity(batch.len());
         for values in batch {
@@ -105,11 +107,19 @@ impl<'p> Insert<'p> {
             if let Some(position) = layout.rowid {
                 row[position] = Datum::Int8(unique_rowid((cx.eval.clock)()));
             }
-            codec.generate(&mut row)?;
-            check::check_row(cx, codec, self.checks, &row, &env)?;
             rows.push(row);
         }
         Ok(rows)
+    }
+
+    /// Computes the generated columns of rows, and checks them.
+    fn complete(&self, rows: &mut [Row], codec: &TableCodec, cx: &ExecContext<'_>) -> SqlResult<()> {
+        let env = self.scope.env(cx);
+        for row in rows {
+            codec.generate(row)?;
+            check::check_row(cx, codec, self.checks, row, &env)?;
+        }
+        Ok(())
     }
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
@@ -123,12 +133,26 @@ impl<'p> Insert<'p> {
             Some(clause) => Some(Conflict::new(clause, &codec, self.checks, &self.scope, cx)?),
             None => None,
         };
+        self.triggers.before_statement(cx).await?;
+        if let Some(conflict) = &conflict {
+            conflict.before_statement(cx).await?;
+        }
         while let Some(batch) = self.source.next(cx, &mut memory).await? {
-            let rows = self.full_rows(batch, &layout, &codec, cx)?;
+            let mut rows = self.full_rows(batch, &layout, cx)?;
+            if self.triggers.changes_rows() {
+                let proposed = std::mem::take(&mut rows);
+                for row in proposed {
+                    rows.extend(self.triggers.before(None, row, cx).await?);
+                }
+            }
+            self.complete(&mut rows, &codec, cx)?;
             let written = match &mut conflict {
-                Some(conflict) => conflict.insert(rows, cx).await?,
+                Some(conflict) => conflict.insert(rows, &mut self.triggers, cx).await?,
                 None => {
                     bulk |= insert_new(&codec, &rows, cx).await?;
+                    for row in &rows {
+                        self.triggers.note(None, Some(row), cx)?;
+                    }
                     rows
                 }
             };
@@ -145,11 +169,20 @@ impl<'p> Insert<'p> {
         if bulk {
             violation::write_error(cx, &codec, kv::flush(cx).await)?;
         }
+        let mut updates = None;
         if let Some(conflict) = conflict {
-            conflict.finish(cx).await?;
+            updates = Some(conflict.finish(cx).await?);
         }
         check_statement(cx, self.table, &start).await?;
-        references.check(cx).await
+        references.check(cx).await?;
+        if let Some(updates) = &mut updates {
+            updates.after_rows(cx).await?;
+        }
+        self.triggers.after_rows(cx).await?;
+        if let Some(updates) = &updates {
+            updates.after_statement(cx).await?;
+        }
+        self.triggers.after_statement(cx).await
     }
 }
 

@@ -3,9 +3,11 @@
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
 use super::referential::Referential;
+use super::trigger::Triggers;
 use super::write::{self, Change, Uniqueness};
 use super::{Outcome, Source, check};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
+use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::{eval, is_true};
 use crate::exec::operator::{Batch, Operator, build};
 use crate::exec::relation::row_bytes;
@@ -27,6 +29,40 @@ pub(crate) struct Merge<'p> {
     checks: &'p [RowCheck],
     scope: Scope<'p>,
     outcome: Outcome,
+}
+
+/// The triggers of a MERGE, by what it does.
+struct AllTriggers {
+    insert: Triggers,
+    update: Triggers,
+    delete: Triggers,
+}
+
+impl AllTriggers {
+    /// Those of the actions that the clauses have.
+    fn new(table: &Arc<TableDescriptor>, clauses: &[MergeClause]) -> AllTriggers {
+        let (mut assigned, mut inserts, mut updates, mut deletes) = (Vec::new(), false, false, false);
+        for clause in clauses {
+            match &clause.action {
+                MergeAction::Nothing => {}
+                MergeAction::Delete => deletes = true,
+                MergeAction::Insert { .. } => inserts = true,
+                MergeAction::Update(list) => {
+                    updates = true;
+                    assigned.extend(list.iter().map(|(id, _)| *id));
+                }
+            }
+        }
+        let of = |event, wanted: bool| {
+            let all = Triggers::new(table, event, &assigned);
+            if wanted { all } else { all.none() }
+        };
+        AllTriggers {
+            insert: of(TriggerEvent::Insert, inserts),
+            update: of(TriggerEvent::Update, updates),
+            delete: of(TriggerEvent::Delete, deletes),
+        }
+    }
 }
 
 /// What the statement will write, once all of its input is known.
@@ -83,6 +119,7 @@ impl<'p> Merge<'p> {
         &self,
         row: Row,
         pending: &mut Pending,
+        triggers: &mut AllTriggers,
         codec: &TableCodec,
         cx: &ExecContext<'_>,
     ) -> SqlResult<bool> {
@@ -106,17 +143,26 @@ impl<'p> Merge<'p> {
                 let old: Row = row.into_iter().take(width).collect();
                 let key = codec.row_key(&old)?;
                 pending.touch(&key)?;
+                if !triggers.delete.before_delete(&old, cx).await? {
+                    return Ok(false);
+                }
+                triggers.delete.note(Some(&old), None, cx)?;
                 pending.memory.grow(cx.memory, row_bytes(&old) + key.len())?;
                 pending.deleted.push((key, old));
             }
             Some(MergeAction::Update(assignments)) => {
-                let change = self.change(row, assignments, codec, cx)?;
+                let Some(change) = self.change(row, assignments, &triggers.update, codec, cx).await? else {
+                    return Ok(false);
+                };
                 pending.touch(&change.old_key)?;
+                triggers.update.note(Some(&change.old), Some(&change.new), cx)?;
                 pending.memory.grow(cx.memory, row_bytes(&change.old) + row_bytes(&change.new))?;
                 pending.changes.push(change);
             }
             Some(MergeAction::Insert { targets, row: values }) => {
-                let new = self.insertion(row, targets, values, codec, cx).await?;
+                let inserted = self.insertion(row, targets, values, &triggers.insert, codec, cx).await?;
+                let Some(new) = inserted else { return Ok(false) };
+                triggers.insert.note(None, Some(&new), cx)?;
                 pending.memory.grow(cx.memory, row_bytes(&new))?;
                 pending.inserted.push(new);
             }
@@ -124,22 +170,26 @@ impl<'p> Merge<'p> {
         Ok(true)
     }
 
-    fn change(
+    async fn change(
         &self,
         row: Row,
         assignments: &[(ColumnId, Expr)],
+        triggers: &Triggers,
         codec: &TableCodec,
         cx: &ExecContext<'_>,
-    ) -> SqlResult<Change> {
-        let env = self.scope.env(cx);
+    ) -> SqlResult<Option<Change>> {
         let old: Row = row.iter().take(self.table.columns.len()).cloned().collect();
         let mut new = old.clone();
         for (id, expr) in assignments {
-            new[self.position(*id)?] = eval(expr, &row, &env)?;
+            new[self.position(*id)?] = eval(expr, &row, &self.scope.env(cx))?;
+        }
+        match triggers.before(Some(&old), new, cx).await? {
+            Some(changed) => new = changed,
+            None => return Ok(None),
         }
         codec.generate(&mut new)?;
-        check::check_row(cx, codec, self.checks, &new, &env)?;
-        Change::new(codec, old, new)
+        check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
+        Change::new(codec, old, new).map(Some)
     }
 
     async fn insertion(
@@ -147,9 +197,10 @@ impl<'p> Merge<'p> {
         row: Row,
         targets: &[ColumnId],
         values: &Plan,
+        triggers: &Triggers,
         codec: &TableCodec,
         cx: &ExecContext<'_>,
-    ) -> SqlResult<Row> {
+    ) -> SqlResult<Option<Row>> {
         let mut new = vec![Datum::Null; self.table.columns.len()];
         let given = {
             let scope = self.scope.with_row(row);
@@ -163,23 +214,35 @@ impl<'p> Merge<'p> {
             let key = codec.primary().columns.first().map_or(0, |key| key.position);
             new[key] = Datum::Int8(unique_rowid((cx.eval.clock)()));
         }
+        match triggers.before(None, new, cx).await? {
+            Some(changed) => new = changed,
+            None => return Ok(None),
+        }
         codec.generate(&mut new)?;
         check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
-        Ok(new)
+        Ok(Some(new))
     }
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
         let codec = cx.codecs.get(self.table)?;
-        let touched = write::touched_indexes(&codec, &self.assigned(&codec)?);
+        let mut triggers = AllTriggers::new(self.table, self.clauses);
+        let touched = match triggers.update.changes_rows() {
+            true => write::touched_indexes(&codec, &(0..self.table.columns.len()).collect::<Vec<_>>()),
+            false => write::touched_indexes(&codec, &self.assigned(&codec)?),
+        };
         let mut references = ReferencedKeys::new(&codec, None, cx)?;
         let mut referential = Referential::new(&codec, cx);
         let start = cx.deferred.mark();
         let mut memory = Reservation::default();
         let mut source = Source::Whole(build(self.input, &self.scope)?);
         let mut pending = Pending::default();
+        for of in [&triggers.insert, &triggers.update, &triggers.delete] {
+            of.before_statement(cx).await?;
+        }
         while let Some(batch) = source.next(cx, &mut memory).await? {
             for row in batch {
-                self.outcome.affected += u64::from(self.act(row, &mut pending, &codec, cx).await?);
+                self.outcome.affected +=
+                    u64::from(self.act(row, &mut pending, &mut triggers, &codec, cx).await?);
             }
             cx.pause().await?;
         }
@@ -203,7 +266,14 @@ impl<'p> Merge<'p> {
         references.add(&pending.inserted, cx).await?;
         check_statement(cx, self.table, &start).await?;
         referential.enforce(cx).await?;
-        references.check(cx).await
+        references.check(cx).await?;
+        for of in [&mut triggers.update, &mut triggers.delete, &mut triggers.insert] {
+            of.after_rows(cx).await?;
+        }
+        for of in [&triggers.delete, &triggers.update, &triggers.insert] {
+            of.after_statement(cx).await?;
+        }
+        Ok(())
     }
 }
 

@@ -33,6 +33,7 @@ mod foreign_key;
 mod insert;
 mod merge;
 mod referential;
+mod trigger;
 mod update;
 mod violation;
 mod write;

@@ -2,9 +2,11 @@
 
 use super::deferred::{check_statement, puts_off, values_key};
 use super::foreign_key::ReferencedKeys;
+use super::trigger::Triggers;
 use super::write::{self, Change, EXCLUSIVE};
 use super::{check, violation};
 use crate::catalog::descriptor::{ColumnId, ForeignKeyDescriptor, PRIMARY_INDEX};
+use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::{EvalEnv, eval};
 use crate::exec::operator::BATCH_ROWS;
 use crate::exec::relation::row_bytes;
@@ -140,22 +142,37 @@ impl Referential {
         }
         let next = incoming_of(&child, cx);
         if action == 'c' && event.new.is_none() {
+            let mut triggers = Triggers::new(child.table(), TriggerEvent::Delete, &[]);
+            triggers.before_statement(cx).await?;
             for row in rows {
+                if !triggers.before_delete(&row, cx).await? {
+                    continue;
+                }
                 write::delete_row(cx, &child, &row, child.row_key(&row)?).await?;
+                triggers.note(Some(&row), None, cx)?;
                 self.follow(&child, &next, row, None, cx)?;
             }
-            return Ok(());
+            return triggers.finish(cx).await;
         }
         let values = self.replacement(action, after, &columns, &event.table, &referring, &child, cx)?;
         let mut changes = Vec::with_capacity(rows.len());
         let mut changed = referring.clone();
         child.add_generated(&mut changed);
+        let mut triggers = Triggers::new(child.table(), TriggerEvent::Update, &key.columns);
+        if triggers.changes_rows() {
+            changed = (0..child.table().columns.len()).collect();
+        }
+        triggers.before_statement(cx).await?;
         let mut references = ReferencedKeys::new(&child, Some(&changed), cx)?;
         let checks = cx.host.checks(child.table())?;
         for old in rows {
             let mut new = old.clone();
             for (position, value) in referring.iter().zip(&values) {
                 new[*position] = value.clone();
+            }
+            match triggers.before(Some(&old), new, cx).await? {
+                Some(changed) => new = changed,
+                None => continue,
             }
             let env = EvalEnv { eval: cx.eval, params: &[], outer: None };
             child.generate(&mut new)?;
@@ -170,9 +187,10 @@ impl Referential {
         check_statement(cx, child.table(), &start).await?;
         references.check(cx).await?;
         for change in changes {
+            triggers.note(Some(&change.old), Some(&change.new), cx)?;
             self.follow(&child, &next, change.old, Some(change.new), cx)?;
         }
-        Ok(())
+        triggers.finish(cx).await
     }
 
     /// What referring columns are set to.

@@ -3,9 +3,11 @@
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
 use super::referential::Referential;
+use super::trigger::Triggers;
 use super::write::{self, Change};
 use super::{Outcome, Source, check, reads};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
+use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::eval;
 use crate::exec::operator::{Batch, Operator, build};
 use crate::exec::scope::Scope;
@@ -60,7 +62,7 @@ impl<'p> Update<'p> {
         })
     }
 
-    fn method(&self, codec: &TableCodec) -> SqlResult<Method<'p>> {
+    fn method(&self, codec: &TableCodec, triggers: &Triggers) -> SqlResult<Method<'p>> {
         let position = |id: ColumnId| {
             self.table.position(id).ok_or_else(|| SqlError::internal("an update names a missing column"))
         };
@@ -71,6 +73,9 @@ impl<'p> Update<'p> {
             .collect::<SqlResult<Vec<_>>>()?;
         let mut columns: Vec<usize> = values.iter().map(|(position, _)| *position).collect();
         codec.add_generated(&mut columns);
+        if triggers.changes_rows() {
+            columns = (0..self.table.columns.len()).collect();
+        }
         let touched = write::touched_indexes(codec, &columns);
         let moves = codec.primary().columns.iter().any(|column| columns.contains(&column.position))
             || touched.iter().any(|position| codec.secondary()[*position].unique);
@@ -86,29 +91,38 @@ impl<'p> Update<'p> {
         !method.moves && kept.is_none_or(|position| !method.touched.contains(&position))
     }
 
-    fn changes(
+    async fn changes(
         &self,
         batch: Batch,
         method: &Method<'_>,
+        triggers: &Triggers,
         codec: &TableCodec,
         seen: &mut HashSet<Bytes>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Vec<(Change, Row)>> {
-        let env = self.scope.env(cx);
         let width = self.table.columns.len();
         let mut changes = Vec::with_capacity(batch.len());
         for mut row in batch {
             let mut new: Row = row.iter().take(width).cloned().collect();
             for (position, expr) in &method.values {
-                new[*position] = eval(expr, &row, &env)?;
+                new[*position] = eval(expr, &row, &self.scope.env(cx))?;
+            }
+            let added = row.split_off(width.min(row.len()));
+            if triggers.changes_rows() {
+                if method.joined && !seen.insert(codec.row_key(&row)?) {
+                    continue;
+                }
+                match triggers.before(Some(&row), new, cx).await? {
+                    Some(changed) => new = changed,
+                    None => continue,
+                }
             }
             codec.generate(&mut new)?;
-            let added = row.split_off(width.min(row.len()));
             let change = Change::new(codec, row, new)?;
-            if method.joined && !seen.insert(change.old_key.clone()) {
+            if method.joined && !triggers.changes_rows() && !seen.insert(change.old_key.clone()) {
                 continue;
             }
-            check::check_row(cx, codec, self.checks, &change.new, &env)?;
+            check::check_row(cx, codec, self.checks, &change.new, &self.scope.env(cx))?;
             changes.push((change, added));
         }
         Ok(changes)
@@ -116,20 +130,26 @@ impl<'p> Update<'p> {
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
         let codec = cx.codecs.get(self.table)?;
-        let method = self.method(&codec)?;
+        let assigned: Vec<ColumnId> = self.assignments.iter().map(|(id, _)| *id).collect();
+        let mut triggers = Triggers::new(self.table, TriggerEvent::Update, &assigned);
+        let method = self.method(&codec, &triggers)?;
         let operator = build(self.input, &self.scope)?;
-        let mut source =
-            if self.streams(&method, &codec) { Source::Streaming(operator) } else { Source::Whole(operator) };
+        let mut source = if triggers.is_empty() && self.streams(&method, &codec) {
+            Source::Streaming(operator)
+        } else {
+            Source::Whole(operator)
+        };
         let mut references = ReferencedKeys::new(&codec, Some(&method.columns), cx)?;
         let mut referential = Referential::new(&codec, cx);
         let start = cx.deferred.mark();
         let mut memory = Reservation::default();
         let mut seen = HashSet::new();
         let mut held: Vec<Change> = Vec::new();
+        triggers.before_statement(cx).await?;
         while let Some(batch) = source.next(cx, &mut memory).await? {
             let rows = batch.len();
             let (changes, added): (Vec<Change>, Vec<Row>) =
-                self.changes(batch, &method, &codec, &mut seen, cx)?.into_iter().unzip();
+                self.changes(batch, &method, &triggers, &codec, &mut seen, cx).await?.into_iter().unzip();
             if method.joined {
                 memory.grow(cx.memory, changes.len() * 64)?;
             }
@@ -141,6 +161,7 @@ impl<'p> Update<'p> {
             for change in &changes {
                 references.add_row(&change.new, cx)?;
                 referential.add(&change.old, Some(&change.new), cx)?;
+                triggers.note(Some(&change.old), Some(&change.new), cx)?;
             }
             if method.moves {
                 held.extend(changes);
@@ -156,7 +177,8 @@ impl<'p> Update<'p> {
         }
         check_statement(cx, self.table, &start).await?;
         referential.enforce(cx).await?;
-        references.check(cx).await
+        references.check(cx).await?;
+        triggers.finish(cx).await
     }
 }
 

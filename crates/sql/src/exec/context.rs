@@ -6,6 +6,7 @@ use crate::catalog::descriptor::TableDescriptor;
 use crate::catalog::routine::RoutineDescriptor;
 use crate::dml::deferred::Deferred;
 use crate::plan::{Checks, Expr, Plan};
+use crate::routine::trigger::TriggerCall;
 use crate::table::CodecCache;
 use async_trait::async_trait;
 use kv_client::Txn;
@@ -82,6 +83,11 @@ pub trait ExecHost: Send + Sync {
         _cx: &ExecContext<'_>,
     ) -> SqlResult<Datum> {
         Err(SqlError::unsupported("a function of the user's own here"))
+    }
+    /// Runs the function of a trigger, if its condition holds. The row it returns, with all columns of the table;
+    /// `None` for NULL.
+    async fn call_trigger(&self, _call: &TriggerCall<'_>, _cx: &ExecContext<'_>) -> SqlResult<Option<Row>> {
+        Err(SqlError::unsupported("a trigger here"))
     }
     /// Name of a schema, for the fields of error messages.
     fn schema_name(&self, oid: Oid) -> Option<String>;

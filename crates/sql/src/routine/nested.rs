@@ -12,7 +12,7 @@ use crate::parse::{Statement, StatementKind};
 use crate::session::command::Command;
 use crate::session::locks::LockKey;
 use crate::session::prepared::{self, CachedPlan};
-use crate::session::view::{SessionView, Shared, Times};
+use crate::session::view::{SessionView, Shared};
 use crate::session::{Host, Notice, privileges};
 use async_trait::async_trait;
 use sql_types::cast::{self, CastKind};
@@ -25,7 +25,6 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Nested<'a> {
     pub cx: ExecContext<'a>,
     pub view: &'a SessionView,
-    pub times: Times,
 }
 
 /// A call that is running.
@@ -84,7 +83,7 @@ pub(super) async fn run(
 ) -> SqlResult<Datum> {
     let Compiled::PlPgSql(block) = body else { return Err(SqlError::internal("not PL/pgSQL")) };
     let _call = Call::enter(&host.view.shared)?;
-    let mut nested = Nested { cx: *cx, view: host.view, times: host.times };
+    let mut nested = Nested { cx: *cx, view: host.view };
     let mut machine = Machine::new(&mut nested, gives);
     add(&mut machine.frame);
     machine.run(block).await
@@ -129,7 +128,7 @@ async fn run_sql(
 ) -> SqlResult<Datum> {
     let _call = Call::enter(&host.view.shared)?;
     let variables = Arc::new(argument_variables(routine));
-    let mut nested = Nested { cx: *cx, view: host.view, times: host.times };
+    let mut nested = Nested { cx: *cx, view: host.view };
     let mut value = Datum::Null;
     for (position, statement) in statements.iter().enumerate() {
         let last = position + 1 == statements.len();

@@ -3,9 +3,11 @@
 use super::plpgsql::frame::Holder;
 use super::plpgsql::machine::Gives;
 use super::{compiled, nested};
+use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::catalog::routine::{RoutineDescriptor, TriggerDescriptor, TriggerEvent};
 use crate::exec::ExecContext;
+use crate::exec::eval::{EvalEnv, is_true};
 use crate::session::Host;
 use sql_types::{ColumnType, Datum, Row, SqlResult, Type};
 use std::sync::Arc;
@@ -84,4 +86,19 @@ pub(crate) async fn call(
         }
     });
     Ok(Some(full.collect()))
+}
+
+/// Whether the condition of a trigger holds.
+pub(crate) fn applies(host: &Host<'_>, call: &TriggerCall<'_>, cx: &ExecContext<'_>) -> SqlResult<bool> {
+    let Some(when) = &call.trigger.when else { return Ok(true) };
+    let context = host.view.bind_context(cx.eval, &[]);
+    let bound = bind::bind_trigger_condition(when, call.table, &context)?;
+    let columns = fields(call.table).len();
+    let values = |row: Option<&[Datum]>| match row {
+        Some(row) => visible(call.table, row),
+        None => vec![Datum::Null; columns],
+    };
+    let mut params = values(call.new);
+    params.extend(values(call.old));
+    is_true(&bound, &[], &EvalEnv { eval: cx.eval, params: &params, outer: None })
 }

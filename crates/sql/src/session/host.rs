@@ -10,6 +10,7 @@ use crate::catalog::routine::RoutineDescriptor;
 use crate::exec::{ExecContext, ExecHost};
 use crate::plan::{Checks, Expr};
 use crate::routine;
+use crate::routine::trigger::TriggerCall;
 use crate::system;
 use async_trait::async_trait;
 use sql_types::functions::{CatalogFunctions, EvalContext, Function};
@@ -105,6 +106,16 @@ impl ExecHost for Host<'_> {
         cx: &ExecContext<'_>,
     ) -> SqlResult<Datum> {
         routine::nested::call(self, routine, args, cx).await
+    }
+
+    async fn call_trigger(&self, call: &TriggerCall<'_>, cx: &ExecContext<'_>) -> SqlResult<Option<Row>> {
+        if !routine::trigger::applies(self, call, cx)? {
+            return Ok(call.new.or(call.old).map(<[Datum]>::to_vec).or(Some(Row::new())));
+        }
+        let Some(function) = self.view.snapshot().routines.get(&call.trigger.routine).cloned() else {
+            return Err(SqlError::internal("the function of a trigger is gone"));
+        };
+        routine::trigger::call(self, &function, call, cx).await
     }
 
     fn table(&self, oid: Oid) -> Option<Arc<TableDescriptor>> {

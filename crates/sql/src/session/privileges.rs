@@ -3,7 +3,7 @@
 //!
 //! # What is missing
 //!
-//! Grants on single columns, functions, types and languages are accepted and not kept; grant options
+//! Grants on single columns, types and languages are accepted and not kept; grant options
 //! are not told apart; row security does not exist.
 
 use crate::catalog::CatalogSnapshot;

@@ -88,7 +88,7 @@ impl OfSession<'_> {
         let environment = self.environment(&view, open.started);
         let parts = environment.parts();
         let cx = environment.context(open, &parts);
-        f(&Nested { cx, view: &view, times: environment.times })
+        f(&Nested { cx, view: &view })
     }
 
     fn environment<'v>(&'v self, view: &'v super::view::SessionView, started: i64) -> Environment<'v> {
@@ -121,7 +121,7 @@ impl OfSession<'_> {
             let environment = self.environment(&view, open.started);
             let parts = environment.parts();
             let cx = environment.context(open, &parts);
-            let mut nested = Nested { cx, view: &view, times: environment.times };
+            let mut nested = Nested { cx, view: &view };
             nested.run(statement, variables, values, most).await
         };
         if let Some(open) = self.session.transaction.as_deref_mut() {

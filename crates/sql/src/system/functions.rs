@@ -3,6 +3,7 @@
 use super::pg_schema::keyword_rows;
 use super::{builtin, registry, tables};
 use crate::bind::CatalogLookup;
+use crate::catalog::routine::RoutineDescriptor;
 use crate::catalog::temporary::PG_TEMP;
 use crate::catalog::{Relation, oids};
 use crate::ddl::tokens::{Cursor, Name, quote_ident};
@@ -10,6 +11,7 @@ use crate::session::view::SessionView;
 use crate::session::{notify_later, sequences, set_checked};
 use sql_types::functions::{CatalogFunctions, EvalContext, RegKind};
 use sql_types::{Datum, EnumValue, Oid, Row, SqlError, SqlResult, SqlState, Type};
+use std::sync::Arc;
 
 fn parse_name(text: &str) -> SqlResult<Name> {
     let mut cursor = Cursor::new(text)?;
@@ -50,7 +52,16 @@ impl CatalogFunctions for SessionView {
                 self.snapshot().schema(self.catalog.database, &parsed.name).map(|schema| schema.oid)
             }
             RegKind::Role => self.snapshot().role(&parsed.name).map(|role| role.oid),
-            RegKind::Proc | RegKind::Procedure => registry::function_by_name(&parsed.name),
+            RegKind::Proc | RegKind::Procedure => {
+                let found = self.catalog.routines(parsed.schema.as_deref(), &parsed.name, &self.path);
+                let types = name.split_once('(').map(|(_, types)| types.trim_end().trim_end_matches(')'));
+                let fits = |routine: &&Arc<RoutineDescriptor>| {
+                    let wanted = types.filter(|_| kind == RegKind::Procedure);
+                    wanted.is_none_or(|wanted| self.has_arguments(routine, wanted))
+                };
+                let own = found.iter().find(fits).map(|routine| routine.oid);
+                own.or_else(|| registry::function_by_name(&parsed.name))
+            }
             RegKind::Type => {
                 let path = &self.path;
                 let schema = parsed.schema.as_deref();
@@ -68,6 +79,9 @@ impl CatalogFunctions for SessionView {
             RegKind::Role => self.snapshot().roles.get(&oid).map(|role| quote_ident(&role.name)),
             RegKind::Proc | RegKind::Procedure => match oid {
                 0 => Some("-".into()),
+                _ if self.snapshot().routines.contains_key(&oid) => {
+                    self.snapshot().routines.get(&oid).map(|routine| self.routine_shown(routine, kind))
+                }
                 _ => builtin::type_functions()
                     .get(&oid)
                     .map(|name| (*name).to_string())
@@ -222,14 +236,32 @@ impl SessionView {
             "pg_get_userbyid" => Datum::text(snapshot.role_name(first)),
             "pg_get_serial_sequence" => optional(self.serial_sequence(text_arg(args, 0), text_arg(args, 1))?),
             "pg_get_function_arguments" | "pg_get_function_identity_arguments" => {
-                optional(registry::function_arguments(first))
+                let own = snapshot.routines.get(&first);
+                let own = own.map(|routine| self.routine_arguments(routine, name.contains("identity")));
+                optional(own.or_else(|| registry::function_arguments(first)))
             }
-            "pg_get_function_result" => optional(registry::function_result(first)),
-            "pg_get_functiondef"
-            | "pg_get_function_sqlbody"
-            | "pg_get_function_arg_default"
+            "pg_get_function_result" => {
+                let own = snapshot.routines.get(&first).map(|routine| self.routine_result(routine));
+                optional(own.or_else(|| registry::function_result(first)))
+            }
+            "pg_get_functiondef" => {
+                optional(snapshot.routines.get(&first).map(|routine| self.routine_definition(routine)))
+            }
+            "pg_get_function_arg_default" => {
+                let position = match args.get(1) {
+                    Some(Datum::Int4(position)) => *position,
+                    _ => 0,
+                };
+                let routine = snapshot.routines.get(&first);
+                optional(routine.and_then(|routine| self.routine_default(routine, position)))
+            }
+            "pg_get_triggerdef" => {
+                let pretty = matches!(args.get(1), Some(Datum::Bool(true)));
+                let found = self.trigger(first);
+                optional(found.map(|(table, trigger)| self.trigger_definition(table, trigger, pretty)))
+            }
+            "pg_get_function_sqlbody"
             | "pg_get_ruledef"
-            | "pg_get_triggerdef"
             | "pg_get_partkeydef"
             | "pg_get_partition_constraintdef"
             | "pg_get_statisticsobjdef"
@@ -305,6 +337,7 @@ impl SessionView {
                 .schemas
                 .get(&(self.catalog.database, object))
                 .and_then(|schema| schema.comment.clone()),
+            "pg_proc" => snapshot.routines.get(&object).and_then(|routine| routine.comment.clone()),
             "pg_type" => snapshot.types.get(&object).and_then(|ty| ty.comment.clone()),
             "pg_class" | "" => None
                 .or_else(|| snapshot.table(object)?.comment.clone())

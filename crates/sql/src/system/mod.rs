@@ -24,6 +24,7 @@ mod pg_schema;
 mod pg_stats;
 mod pretty;
 mod registry;
+mod routine;
 mod row;
 mod settings_rows;
 mod tables;
@@ -59,10 +60,14 @@ pub(crate) async fn rows(name: &'static str, view: &SessionView) -> SqlResult<Ve
     };
     let cx = row::SystemContext { view, table };
     let rows = match schema {
-        "information_schema" => information::rows(&cx),
+        "information_schema" => routine::rows(&cx).unwrap_or_else(|| information::rows(&cx)),
         INTERNAL_SCHEMA => contention::rows(&cx).await?,
         _ => {
-            match pg_class::rows(&cx).or_else(|| pg_schema::rows(&cx)).or_else(|| settings_rows::rows(&cx)) {
+            match routine::rows(&cx)
+                .or_else(|| pg_class::rows(&cx))
+                .or_else(|| pg_schema::rows(&cx))
+                .or_else(|| settings_rows::rows(&cx))
+            {
                 Some(rows) => rows,
                 None => pg_misc::rows(&cx).await?,
             }

@@ -113,7 +113,7 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
                 has_index: table.indexes.iter().any(|index| index.oid != 0),
                 checks: table.checks.len(),
                 am: 2,
-                triggers: has_keys,
+                triggers: has_keys || !table.triggers.is_empty(),
                 populated: table.view.as_ref().is_none_or(|view| view.populated),
                 ..described
             },

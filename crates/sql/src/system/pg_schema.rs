@@ -75,7 +75,7 @@ fn rewrite_rules(cx: &SystemContext<'_>) -> Vec<Row> {
 }
 
 /// Privileges as an array of `grantee=letters/grantor`; NULL if nothing was granted.
-fn acl(cx: &SystemContext<'_>, object: Oid, owner: Oid) -> Datum {
+pub(super) fn acl(cx: &SystemContext<'_>, object: Oid, owner: Oid) -> Datum {
     let Some(acl) = cx.catalog().acls.get(&object) else { return Datum::Null };
     let owner = cx.catalog().role_name(owner);
     let item = |(grantee, letters): &(Oid, String)| {
@@ -477,14 +477,14 @@ fn collations(cx: &SystemContext<'_>) -> Vec<Row> {
 }
 
 fn languages(cx: &SystemContext<'_>) -> Vec<Row> {
-    [(12, "internal", false), (13, "c", false), (14, "sql", true)]
+    [(12, "internal", false), (13, "c", false), (14, "sql", true), (13576, "plpgsql", true)]
         .into_iter()
         .map(|(number, name, trusted)| {
             cx.row(vec![
                 ("oid", oid(number)),
                 ("lanname", text(name)),
                 ("lanowner", oid(oids::OWNER)),
-                ("lanispl", bool(false)),
+                ("lanispl", bool(name == "plpgsql")),
                 ("lanpltrusted", bool(trusted)),
                 ("lanplcallfoid", oid(0)),
                 ("laninline", oid(0)),

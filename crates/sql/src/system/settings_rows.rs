@@ -101,6 +101,7 @@ fn procs(cx: &SystemContext<'_>) -> Vec<Row> {
             ])
         })
         .collect();
+    rows.extend(super::routine::procs(cx));
     for (number, name) in super::builtin::type_functions() {
         rows.push(cx.row(vec![
             ("oid", oid(*number)),

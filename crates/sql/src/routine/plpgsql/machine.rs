@@ -321,7 +321,12 @@ impl<'s> Machine<'s> {
                 }
             }
             Stmt::Sql(sql, into) => {
-                let answer = self.answer(sql, most_rows(into.as_ref())).await?;
+                let most = match into {
+                    // One more than wanted, to know of it.
+                    Some(into) => 1 + usize::from(into.strict),
+                    None => 0,
+                };
+                let answer = self.answer(sql, most).await?;
                 let rows_wanted = into.is_some();
                 if answer.columns.is_some() && !rows_wanted && answer.kind == StatementKind::Query {
                     return Err(SqlError::new(
@@ -340,7 +345,8 @@ impl<'s> Machine<'s> {
                 self.note(&answer);
             }
             Stmt::Execute { query, into, using } => {
-                let answer = self.execute(query, using, most_rows(into.as_ref())).await?;
+                let most = into.as_ref().map_or(0, |into| 1 + usize::from(into.strict));
+                let answer = self.execute(query, using, most).await?;
                 self.row_count = answer.affected;
                 if let Some(into) = into {
                     self.into(into, answer)?;
@@ -667,11 +673,6 @@ fn row_of(fields: Fields) -> Holder {
 fn misplaced(what: &str) -> SqlError {
     let message = format!("{what} cannot be used outside a loop, unless it has a label");
     SqlError::new(SqlState::SYNTAX_ERROR, message)
-}
-
-/// Rows of a statement that are looked at: one more than wanted, to know of it.
-fn most_rows(into: Option<&Into>) -> usize {
-    if into.is_some() { 2 } else { 0 }
 }
 
 /// How a loop goes on after its body: `None` for another round.

@@ -36,6 +36,11 @@ enum Command {
         /// The key, in hexadecimal digits as "dormouse debug ranges" shows keys
         key: String,
     },
+    /// Have a range absorb the one that follows it, if both are of one tenant, kept alike and not too large
+    Merge {
+        /// The number of the range, as "dormouse debug ranges" shows it
+        range: u64,
+    },
     /// Compare the replicas of every range; fails if any disagree
     CheckReplicas(check_replicas::CheckArgs),
     /// Put the KV layer under load, without SQL, and show what it costs
@@ -49,6 +54,7 @@ pub(crate) fn run(args: &DebugArgs) -> Outcome {
         Command::Processes => list_processes(&args.data_dir, format),
         Command::Ranges(ranges) => ranges::run(&Api::of(&args.data_dir)?, ranges, format),
         Command::Split { key } => split(&Api::of(&args.data_dir)?, key, format),
+        Command::Merge { range } => merge(&Api::of(&args.data_dir)?, *range, format),
         Command::CheckReplicas(check) => check_replicas::run(&Api::of(&args.data_dir)?, check, format),
         Command::KvLoad(load) => kv_load::run(&args.data_dir, load, format),
     }
@@ -59,6 +65,14 @@ fn split(api: &Api, key: &str, format: Format) -> Outcome {
     match format {
         Format::Json => print_json(&json!({ "split_at": key })),
         Format::Table => line(format!("a range begins at {key}")),
+    }
+}
+
+fn merge(api: &Api, range: u64, format: Format) -> Outcome {
+    api.post_and_wait(&format!("/ranges/{range}/merge"), &json!({}))?;
+    match format {
+        Format::Json => print_json(&json!({ "merged": range })),
+        Format::Table => line(format!("range {range} has absorbed the one that followed it")),
     }
 }
 

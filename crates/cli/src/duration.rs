@@ -51,6 +51,22 @@ pub(crate) fn parse_idle(text: &str) -> Result<IdleTimeout, String> {
     }
 }
 
+/// Reads after how long something is done; zero is never, which is written as a word.
+pub(crate) fn parse_or_never(text: &str) -> Result<Duration, String> {
+    match text {
+        "never" => Ok(Duration::ZERO),
+        text => match parse(text)? {
+            Duration::ZERO => Err("write never if it is not to be done".into()),
+            after => Ok(after),
+        },
+    }
+}
+
+/// Writes a duration so that [`parse_or_never`] reads it.
+pub(crate) fn text_or_never(duration: Duration) -> String {
+    if duration.is_zero() { "never".to_owned() } else { text(duration) }
+}
+
 /// Writes a duration so that [`parse`] reads it, in the largest unit that fits.
 pub(crate) fn text(duration: Duration) -> String {
     let ms = duration.as_millis();

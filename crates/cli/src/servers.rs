@@ -129,6 +129,9 @@ pub(crate) struct KvArgs {
     /// Bytes a range of a tenant may hold before it is split; at least 1048576
     #[arg(long, value_name = "BYTES", default_value_t = kv_server::Limits::default().max_range_bytes)]
     max_range_bytes: u64,
+    /// Ranges of a tenant that are small and idle for this long are merged with their neighbours, as in 10m; or never
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse_or_never)]
+    merge_after: std::time::Duration,
     /// How far the wall clocks of KV nodes may be apart: a node that is further from most others stops
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse_clock_offset)]
     max_clock_offset: std::time::Duration,
@@ -159,6 +162,7 @@ async fn run_kv(args: KvArgs) -> Outcome {
         engine: Default::default(),
         limits: kv_server::Limits {
             max_range_bytes: args.max_range_bytes,
+            merge_after: args.merge_after,
             max_clock_offset: args.max_clock_offset,
             ..kv_server::Limits::default()
         },

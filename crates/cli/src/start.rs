@@ -40,6 +40,9 @@ pub(crate) struct SystemArgs {
     /// Bytes a range of a tenant may hold before it is split; at least 1048576
     #[arg(long, value_name = "BYTES", default_value_t = kv_server::Limits::default().max_range_bytes)]
     max_range_bytes: u64,
+    /// Ranges of a tenant that are small and idle for this long are merged with their neighbours, as in 10m; or never
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse_or_never)]
+    merge_after: std::time::Duration,
 }
 
 fn kv_node_counts() -> std::ops::RangeInclusive<i64> {
@@ -57,6 +60,7 @@ impl SystemArgs {
             kv_nodes: self.nodes,
             max_clock_offset: self.max_clock_offset,
             max_range_bytes: self.max_range_bytes,
+            merge_after: self.merge_after,
         }
     }
 }

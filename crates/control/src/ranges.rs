@@ -12,6 +12,8 @@ use tokio::sync::Semaphore;
 
 /// How long the KV layer may take for a page.
 const LIST_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a merge may take: besides, what the neighbour holds is carried over.
+const MERGE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a split may take: what is under way in the range comes to its end first.
 const SPLIT_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a comparison may take: every replica reads all that it holds, in the background.
@@ -75,6 +77,14 @@ impl Ranges {
     /// What keeps the leaseholder from it.
     pub async fn split(&self, key: &[u8]) -> KvResult<()> {
         in_time(SPLIT_PATIENCE, self.kv.split_range(key)).await
+    }
+
+    /// Has a range absorb its right neighbour.
+    ///
+    /// # Errors
+    /// What keeps the leaseholder from it.
+    pub async fn merge(&self, range: &RangeInfo) -> KvResult<()> {
+        in_time(MERGE_PATIENCE, self.kv.merge_range(range)).await
     }
 
     /// Compares the replicas of a range. Waits its turn if many are being compared.

@@ -405,6 +405,19 @@ pub struct SplitRange {
     pub key: Bytes,
 }
 
+/// Has a range absorb its right neighbour. Stands alone in its batch, which names the range. For the control plane alone.
+/// Fails with [`crate::KvErrorKind::InvalidRequest`] if it is the last range of its tenant, or does not end where it is
+/// thought to: then it may have absorbed its neighbour before.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct MergeRange {
+    /// Its first key, with its tenant's prefix.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub start: Bytes,
+    /// First key after it.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub end: Bytes,
+}
+
 /// Removes all keys of a tenant for good. For the control plane alone.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DropTenant {
@@ -548,7 +561,7 @@ pub struct Request {
     /// Which.
     #[prost(
         oneof = "RequestKind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 40, 41, 50, 60"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 40, 41, 50, 60, 80"
     )]
     pub kind: Option<RequestKind>,
 }
@@ -631,6 +644,9 @@ pub enum RequestKind {
     /// See [`ConfigureSpan`].
     #[prost(message, tag = "60")]
     ConfigureSpan(ConfigureSpan),
+    /// See [`MergeRange`].
+    #[prost(message, tag = "80")]
+    MergeRange(MergeRange),
 }
 
 impl RequestKind {
@@ -649,6 +665,7 @@ impl RequestKind {
                 | RequestKind::ConfigureSpan(_)
                 | RequestKind::CheckReplicas(_)
                 | RequestKind::SplitRange(_)
+                | RequestKind::MergeRange(_)
         )
     }
 }

@@ -10,8 +10,8 @@ use crate::txn::{Txn, TxnOptions};
 use bytes::Bytes;
 use kv_api::batch::{
     BatchRequest, CheckReplicas, ClearRange, ConfigureSpan, ConfigureTenant, CreateTenant, DrainNode,
-    DropTenant, Get, Increment, NodeInfo, NodesRequest, RangeConfig, RangeInfo, RangeLookup, RangesRequest,
-    ReplicaCheck, RequestKind, SpanConfig, SplitRange,
+    DropTenant, Get, Increment, MergeRange, NodeInfo, NodesRequest, RangeConfig, RangeInfo, RangeLookup,
+    RangesRequest, ReplicaCheck, RequestKind, SpanConfig, SplitRange,
 };
 use kv_api::contention::{Contention, ListContention, MAX_LISTED};
 use kv_api::key::TENANT_PREFIX_LEN;
@@ -309,6 +309,18 @@ impl KvClient {
         self.resend_one(request, Some(&key)).await.map(|_| ())
     }
 
+    /// Has a range absorb its right neighbour. Only the control plane may.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if it is the last range of its tenant, or does not end where `range` says; `Unavailable` if the
+    /// two cannot be merged for the moment, or must not be; `Unauthorized` for others, or what keeps the KV layer from
+    /// answering.
+    pub async fn merge_range(&self, range: &RangeInfo) -> KvResult<()> {
+        let (start, end) = (range.start.clone(), range.end.clone());
+        let request = RequestKind::MergeRange(MergeRange { start, end });
+        self.resend_one(request, Some(&range.start)).await.map(|_| ())
+    }
+
     /// Compares the replicas of the range that holds the first key of `range`. Only the control plane may ask.
     ///
     /// # Errors
@@ -356,8 +368,14 @@ impl KvClient {
 
     /// Sends a batch if there is a connection now, without waiting for the answer: to `place`, or to who leads the
     /// range of `key`.
-    pub(crate) fn send_and_forget(&self, batch: BatchRequest, place: Option<Place>, key: &[u8]) {
-        self.router.send_and_forget(batch, place, key);
+    pub(crate) fn send_and_forget(
+        &self,
+        batch: BatchRequest,
+        place: Option<Place>,
+        range_id: u64,
+        key: &[u8],
+    ) {
+        self.router.send_and_forget(batch, place, range_id, key);
     }
 
     /// The range that holds a key or, if `before`, the keys right below it.

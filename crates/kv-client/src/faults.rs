@@ -15,10 +15,18 @@ pub enum Bug {
     MovedUnchecked,
     /// A commit that was sent and not answered is taken for one that did not happen.
     SilenceTakenForNo,
+    /// When a transaction over several ranges has committed, all ranges that it locked something in are told that
+    /// nothing comes of it, also such as have absorbed one with a part of it.
+    PreparedBidFarewell,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 4] =
-        [Bug::SnapshotPerStatement, Bug::UndoneKept, Bug::MovedUnchecked, Bug::SilenceTakenForNo];
+    pub const ALL: [Bug; 5] = [
+        Bug::SnapshotPerStatement,
+        Bug::UndoneKept,
+        Bug::MovedUnchecked,
+        Bug::SilenceTakenForNo,
+        Bug::PreparedBidFarewell,
+    ];
 }

@@ -51,7 +51,8 @@
 //! to the ranges in the background.
 //!
 //! A range that was split is looked up again, and what it no longer holds goes to the new one. The locks on
-//! that are gone: a READ COMMITTED transaction that finds out is aborted.
+//! that are gone: a READ COMMITTED transaction that finds out is aborted. A range that was absorbed by its neighbour is
+//! looked up again as well; a transaction that has just then asked both to prepare their parts is aborted.
 //!
 //! # Another process goes on
 //!

@@ -32,6 +32,12 @@ impl Located {
         self.holds(&span.start) && (span.is_point() || self.holds_before(&span.end))
     }
 
+    /// Whether it holds all that another does.
+    pub fn has_all_of(&self, other: &Located) -> bool {
+        let reaches = self.end.is_empty() || (!other.end.is_empty() && other.end <= self.end);
+        self.start <= other.start && reaches
+    }
+
     /// What it holds of a span.
     pub fn clip(&self, span: &Span) -> Option<Span> {
         if span.is_point() {
@@ -94,6 +100,8 @@ mod tests {
         assert!(range.holds_all(&span("c", "f")) && range.holds_all(&span("d", "")));
         assert!(!range.holds_all(&span("c", "g")) && !range.holds_all(&span("f", "")));
         assert!(self::range("c", "").holds_all(&span("d", "z")));
+        let has = |start, end| range.has_all_of(&self::range(start, end));
+        assert!(has("c", "f") && has("d", "e") && !has("b", "f") && !has("c", "g") && !has("d", ""));
     }
 
     #[test]

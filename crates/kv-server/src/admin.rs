@@ -1,7 +1,7 @@
 //! Requests about the cluster: its nodes and its ranges.
 
 use crate::check;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, MergeLimits};
 use crate::directory;
 use crate::node::{BatchResult, Node};
 use crate::pipeline::{ROOT, Standing};
@@ -68,6 +68,12 @@ pub(crate) async fn answer(node: Arc<Node>, batch: BatchRequest) -> BatchResult 
             let (cluster, node, range) = (Arc::clone(cluster), Arc::clone(&node), batch.header.range_id);
             let splitting = async move { cluster.split(&node, range, split.key).await };
             tokio::spawn(splitting).await.map_err(ended)??;
+        }
+        Some(RequestKind::MergeRange(merge)) => {
+            let (cluster, node, range) = (Arc::clone(cluster), Arc::clone(&node), batch.header.range_id);
+            let merging =
+                async move { cluster.merge(&node, range, Some(merge.end), MergeLimits::ASKED_FOR).await };
+            tokio::spawn(merging).await.map_err(ended)??;
         }
         Some(RequestKind::CheckReplicas(_)) => {
             response.checks = check::check(&node, cluster, batch.header.range_id).await?;

@@ -92,6 +92,7 @@ fn authorize_request(caller: Caller, kind: &RequestKind) -> Result<(), KvError> 
         | RequestKind::DrainNode(_)
         | RequestKind::Ranges(_)
         | RequestKind::SplitRange(_)
+        | RequestKind::MergeRange(_)
         | RequestKind::CheckReplicas(_) => return administers(caller, None),
     };
     if allowed { Ok(()) } else { Err(outside(tenant)) }

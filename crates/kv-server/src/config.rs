@@ -56,6 +56,9 @@ pub struct Limits {
     pub split_load: u64,
     /// See [`Limits::split_load`].
     pub split_load_for: Duration,
+    /// Neighbouring ranges of a tenant that have been small and idle for this long are merged ([`crate::merge_idle`]);
+    /// zero, the default, is never.
+    pub merge_after: Duration,
     /// Most time for a TLS handshake and the first frame.
     pub handshake_timeout: Duration,
     /// Most time from the first byte of a frame to its last, for frames up to 1 MiB; larger ones get
@@ -91,6 +94,7 @@ impl Default for Limits {
             max_range_bytes: 64 << 20,
             split_load: 2500,
             split_load_for: Duration::from_secs(10),
+            merge_after: Duration::ZERO,
             handshake_timeout: Duration::from_secs(10),
             frame_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),

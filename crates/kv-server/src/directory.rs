@@ -54,6 +54,9 @@ pub struct RangeRecord {
     /// That of its descriptor.
     #[prost(uint64, tag = "10")]
     pub origin: RangeId,
+    /// That of its descriptor.
+    #[prost(uint64, tag = "11")]
+    pub merges: u64,
 }
 
 /// Replicas of a range that is no more.
@@ -86,6 +89,7 @@ impl RangeRecord {
             index,
             config: descriptor.config,
             origin: descriptor.origin,
+            merges: descriptor.merges,
         }
     }
 

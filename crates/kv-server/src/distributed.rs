@@ -56,11 +56,21 @@ impl Node {
         part: PartKey,
         batch: &BatchRequest,
     ) -> Result<Option<BatchResponse>, KvError> {
-        let known = self.shard(asker.tenant).txn(part).map(|entry| entry.status);
-        let prepared_at = match known {
-            Some(TxnStatus::Prepared(at)) => Some(at),
-            _ => None,
+        let prepared = {
+            let shard = self.shard(asker.tenant);
+            let entry = shard.txn(part);
+            entry.and_then(|entry| match entry.status {
+                TxnStatus::Prepared(at) => {
+                    let spans = entry.record.as_ref().map(|record| &record.spans[..]).unwrap_or_default();
+                    Some((at, writes_within(batch, spans)))
+                }
+                _ => None,
+            })
         };
+        if prepared.is_some_and(|(_, same)| !same) || !self.writes_what_is_staged(part.range, batch) {
+            return Err(aborted("ranges of the transaction were merged while it committed"));
+        }
+        let prepared_at = prepared.map(|(at, _)| at);
         if prepared_at.is_none() {
             let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
             match txn_record::get(&*self.engine, &span.start, &part.txn.id)?.map(|record| record.status) {
@@ -85,6 +95,22 @@ impl Node {
             prepared_at,
             ..BatchResponse::default()
         }))
+    }
+
+    /// Whether a batch writes all keys of a range that the transaction's record is to name: or whoever recovers it
+    /// would take them for prepared. A coordinator that does not know of a merge asks for two parts in one range.
+    fn writes_what_is_staged(&self, range: RangeId, batch: &BatchRequest) -> bool {
+        let Some(RequestKind::EndTxn(end)) = batch.requests.last().and_then(|request| request.kind.as_ref())
+        else {
+            return true;
+        };
+        let staged = end.prepare.as_ref().map(|prepare| &prepare.staged[..]).unwrap_or_default();
+        if staged.is_empty() {
+            return true;
+        }
+        let written: hashbrown::HashSet<&[u8]> = written_keys(batch).collect();
+        self.pipeline
+            .holds(range, |span| staged.iter().all(|key| !span.contains(key) || written.contains(&key[..])))
     }
 
     /// Called when the command that prepares a part was applied, or was not.
@@ -537,4 +563,24 @@ impl Node {
         self.count_unresolved(counted, 0);
         Ok(())
     }
+}
+
+/// The keys that a batch writes, but for those of ranges that it deletes.
+fn written_keys(batch: &BatchRequest) -> impl Iterator<Item = &[u8]> {
+    batch.requests.iter().filter_map(|request| match &request.kind {
+        Some(RequestKind::Put(put)) => Some(&put.key[..]),
+        Some(RequestKind::ConditionalPut(put)) => Some(&put.key[..]),
+        Some(RequestKind::Delete(delete)) => Some(&delete.key[..]),
+        _ => None,
+    })
+}
+
+/// Whether all that a batch writes lies within some spans.
+fn writes_within(batch: &BatchRequest, spans: &[Span]) -> bool {
+    written_keys(batch).all(|key| covers(spans, key))
+}
+
+/// Whether a key lies within some spans.
+pub(crate) fn covers(spans: &[Span], key: &[u8]) -> bool {
+    spans.iter().any(|span| span.contains(key) || &span.start[..] == key)
 }

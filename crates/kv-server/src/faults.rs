@@ -47,11 +47,17 @@ pub enum Bug {
     ReadWaitSkipped,
     /// There, replicas read at the time of their own clock, as if others showed the same.
     SkewIgnored,
+    /// A range that absorbs another forgets what that one served: what was read there can be written below.
+    MergeForgetsClock,
+    /// A range goes on being served while it is frozen.
+    FrozenServes,
+    /// Ranges are merged while transactions are prepared in the left one.
+    MergedWhilePrepared,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 20] = [
+    pub const ALL: [Bug; 23] = [
         Bug::ClockNotMoved,
         Bug::UncertaintyIgnored,
         Bug::PreparedUnchecked,
@@ -72,5 +78,8 @@ impl Bug {
         Bug::CommitWaitSkipped,
         Bug::ReadWaitSkipped,
         Bug::SkewIgnored,
+        Bug::MergeForgetsClock,
+        Bug::FrozenServes,
+        Bug::MergedWhilePrepared,
     ];
 }

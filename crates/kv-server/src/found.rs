@@ -16,7 +16,7 @@ use storage::{Bounds, Engine, Space, StorageError, StorageResult, WriteBatch, mv
 
 /// The node that founds a cluster.
 const FIRST_NODE: NodeId = 1;
-/// The first format with ranges, and with records of transactions within one range only.
+/// The first format with ranges. What later ones have besides, stores of it have not.
 const FORMAT_OF_RANGES: u32 = 3;
 /// Most rounds in which what a log holds is applied.
 const MAX_ROUNDS: usize = 100_000;
@@ -40,7 +40,7 @@ pub fn open_or_found_in(engine: &Arc<dyn Engine>, environment: &Environment) -> 
     let (identity, floor) = match found {
         Some(identity) if identity.format == STORE_FORMAT => return Ok(identity),
         // What it has is read as it is.
-        Some(identity) if identity.format == FORMAT_OF_RANGES => {
+        Some(identity) if identity.format >= FORMAT_OF_RANGES => {
             let identity = Identity { format: STORE_FORMAT, ..identity };
             ident::write(&**engine, &identity)?;
             return Ok(identity);
@@ -217,17 +217,20 @@ mod tests {
     }
 
     #[test]
-    fn a_store_of_version_3_is_read_as_it_is() {
-        let (_, engine) = engine();
-        let founded = open_or_found(&engine).expect("found");
-        let cluster = founded.cluster_id.as_bytes();
-        let ident = [&3_u32.to_be_bytes()[..], &1_u64.to_be_bytes(), &founded.store_id, cluster].concat();
-        let mut batch = WriteBatch::new();
-        batch.put(Space::Meta, b"ident", &ident);
-        engine.write(&batch, true).expect("write");
-        assert_eq!(open_or_found(&engine), Ok(founded));
-        let stored = ident::open(&*engine).expect("open").expect("an identity");
-        assert_eq!(stored.format, STORE_FORMAT);
+    fn stores_of_versions_3_and_4_are_read_as_they_are() {
+        for version in [FORMAT_OF_RANGES, 4] {
+            let (_, engine) = engine();
+            let founded = open_or_found(&engine).expect("found");
+            let cluster = founded.cluster_id.as_bytes();
+            let ident =
+                [&version.to_be_bytes()[..], &1_u64.to_be_bytes(), &founded.store_id, cluster].concat();
+            let mut batch = WriteBatch::new();
+            batch.put(Space::Meta, b"ident", &ident);
+            engine.write(&batch, true).expect("write");
+            assert_eq!(open_or_found(&engine), Ok(founded));
+            let stored = ident::open(&*engine).expect("open").expect("an identity");
+            assert_eq!(stored.format, STORE_FORMAT);
+        }
     }
 
     #[test]

@@ -29,7 +29,8 @@
 //! * [`connection`], [`server`]: frames and sockets of clients; [`peers`]: those of other KV nodes.
 //! * [`found`], [`cluster`], [`directory`], [`placement`]: founding, joining, which ranges there are, and who
 //!   has replicas.
-//! * [`split_size`], [`split_load`]: when and where ranges are cut in two.
+//! * [`split_size`], [`split_load`]: when and where ranges are cut in two; [`merge_idle`]: when two become one, and
+//!   [`contents`]: what then goes from one to the other.
 //! * [`check`]: comparing replicas.
 //! * [`clock_check`], [`steady`]: whether the wall clock is right, and what is done with one that jumps.
 //! * [`environment`], [`faults`]: time and chance, and bugs, as a simulation gives them.
@@ -70,12 +71,17 @@
 //! evaluated before is refused. The directory hears of it after the fact, and a client that asks the wrong range
 //! is told so and looks again.
 //!
+//! Two neighbours are merged when somebody asks for it, or both have been small and idle for [`Limits::merge_after`] where
+//! that is set: the right one is frozen, and the left one absorbs what it holds with one command of its own log. Its clock is from then on above everything that was served in the other. If
+//! whoever merges is gone half way, the leaseholder of the frozen range finds out what came of it ([`cluster`]).
+//!
 //! # What is missing
 //!
-//! Ranges are not merged. A range in which transactions have intents is split only when they have ended. Locks go
+//! A range in which transactions have intents is split only when they have ended, and merged only when its
+//! transactions have no locks either. What is merged holds at most 8 MiB, for it travels with one command; ranges whose
+//! replicas all serve the present are not merged. Locks go
 //! with keys that are split off. Priorities ([`kv_api::Priority`]) count for
-//! locks and deadlocks alone. What a tenant
-//! deletes leaves small ranges behind. Load is counted in batches, not in the time of the processor.
+//! locks and deadlocks alone. Load is counted in batches, not in the time of the processor.
 
 pub mod admin;
 pub mod authorize;
@@ -88,6 +94,7 @@ pub mod command;
 pub mod config;
 pub mod connection;
 pub mod contention;
+pub mod contents;
 mod cycles;
 pub mod directory;
 pub mod distributed;
@@ -103,6 +110,7 @@ pub mod intent_set;
 pub mod latch;
 mod list_contention;
 pub mod lock_table;
+pub mod merge_idle;
 pub mod metrics;
 pub mod node;
 pub mod peers;

@@ -10,7 +10,7 @@ use prometheus::{
 use std::sync::OnceLock;
 
 /// Names of the request kinds, in the order of [`kind_index`].
-pub const KINDS: [&str; 26] = [
+pub const KINDS: [&str; 27] = [
     "get",
     "scan",
     "put",
@@ -36,6 +36,7 @@ pub const KINDS: [&str; 26] = [
     "detach_txn",
     "adopt_txn",
     "configure_span",
+    "merge_range",
     "none",
 ];
 
@@ -67,7 +68,8 @@ pub fn kind_index(kind: Option<&RequestKind>) -> usize {
         Some(RequestKind::DetachTxn(_)) => 22,
         Some(RequestKind::AdoptTxn(_)) => 23,
         Some(RequestKind::ConfigureSpan(_)) => 24,
-        None => 25,
+        Some(RequestKind::MergeRange(_)) => 25,
+        None => 26,
     }
 }
 
@@ -103,6 +105,10 @@ pub struct Metrics {
     pub settle_groups: IntCounter,
     /// Prepared transactions whose coordinators were gone, and of which this node found out what became.
     pub recovered: IntCounter,
+    /// Ranges that absorbed their right neighbours.
+    pub merges: IntCounter,
+    /// Merges that did not come about.
+    pub merges_failed: IntCounter,
     /// Parts of transactions that were left for another coordinator and that nobody took over in time.
     pub detached_expired: IntCounter,
     /// Requests refused because waiting would close a cycle.
@@ -231,6 +237,14 @@ impl Metrics {
             recovered: register(IntCounter::new(
                 "dormouse_kv_recovered_transactions_total",
                 "Prepared transactions whose coordinators were gone",
+            )?),
+            merges: register(IntCounter::new(
+                "dormouse_kv_merges_total",
+                "Ranges that absorbed their right neighbours",
+            )?),
+            merges_failed: register(IntCounter::new(
+                "dormouse_kv_merges_failed_total",
+                "Merges of ranges that did not come about",
             )?),
             detached_expired: register(IntCounter::new(
                 "dormouse_kv_detached_expired_total",

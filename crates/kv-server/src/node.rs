@@ -43,7 +43,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
-use storage::txn_record::{self, TxnRecord};
+use storage::txn_record::{self, RecordStatus, TxnRecord};
 use storage::{Engine, StorageError, StorageResult, WriteBatch};
 use tokio::sync::{mpsc, oneshot};
 
@@ -991,6 +991,23 @@ impl Hook for Listener {
         // Both must know what was aborted; nothing else is on record while a range can be split.
         for (_, record) in txn_record::within(&*node.engine, &span.start, &span.end)? {
             txn_record::put(batch, key, &record);
+        }
+        Ok(())
+    }
+
+    fn add_to_absorbed(
+        &self,
+        start: &Bytes,
+        records: &[TxnRecord],
+        batch: &mut WriteBatch,
+    ) -> StorageResult<()> {
+        let Some(node) = self.0.upgrade() else { return Ok(()) };
+        for record in records {
+            // Where one says that the transaction committed, another can only say that it never was prepared there.
+            let own = txn_record::get(&*node.engine, start, &record.id)?;
+            if own.is_none_or(|own| own.status != RecordStatus::Committed) {
+                txn_record::put(batch, start, record);
+            }
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ mod standing;
 mod stepped;
 
 pub use ahead::Promised;
-pub use driver::{NodesStatus, SplitAt, Status, Surveyed, Transport};
+pub use driver::{Absorption, Change, FreezeFor, NodesStatus, SplitAt, Status, Surveyed, Transport};
 pub use stepped::{Due, Stepped};
 
 use crate::clock_check::{ClockCheck, Moment, TooFar};
@@ -48,19 +48,21 @@ use kv_api::timestamp::{HybridClock, MAX_CLOCK_OFFSET_NS};
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use landings::{Landing, Landings};
 use parking_lot::{Condvar, Mutex};
+use replication::command::Freeze;
 use replication::{Envelope, MemberChange, Millis, NodeId, RangeDescriptor, RangeId, Sound, Store};
 use standing::{Decided, Watched};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use storage::txn_record::TxnRecord;
 use storage::{Engine, StorageError, StorageResult, WriteBatch};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 /// The range of the cluster's own keys.
 pub const ROOT: RangeId = 1;
 
-/// Bits of a lease's name that are its sequence number; those above count splits.
+/// Bits of a lease's name that are its sequence number; those above count splits and merges.
 const SEQUENCE_BITS: u32 = 48;
 /// How far the ceiling of a lease is raised above the wall clock. The next lease begins there, so the clock of a
 /// range may be that far ahead of the wall clock.
@@ -88,7 +90,7 @@ pub enum Standing {
 }
 
 /// The sequence number of the lease that [`Pipeline::lease`] names: what of it stays the same when the range is
-/// split.
+/// split or merged.
 pub fn sequence_of(lease: u64) -> u64 {
     lease & ((1 << SEQUENCE_BITS) - 1)
 }
@@ -115,8 +117,8 @@ struct RangeState {
     span: Span,
     clock: HybridClock,
     held: Option<Held>,
-    /// How often its keys have become fewer since it woke.
-    splits: u64,
+    /// How often its keys have become others since it woke.
+    changes: u64,
     /// Timestamps of ordered commands that are not applied yet.
     in_flight: BTreeSet<Timestamp>,
     /// Told whenever one of them no longer is in flight.
@@ -148,7 +150,7 @@ impl RangeState {
             damaged: None,
             clock: HybridClock::default(),
             held: None,
-            splits: 0,
+            changes: 0,
             in_flight: BTreeSet::new(),
             landed: Landings::default(),
             wants_ceiling: false,
@@ -161,9 +163,9 @@ impl RangeState {
         }
     }
 
-    /// The name of its lease, which is another after a split.
+    /// The name of its lease, which is another after a split or merge.
     fn lease(&self, held: Held) -> u64 {
-        (self.splits << SEQUENCE_BITS) | sequence_of(held.sequence)
+        (self.changes << SEQUENCE_BITS) | sequence_of(held.sequence)
     }
 
     fn stand(&self, standing: Standing) {
@@ -201,7 +203,8 @@ enum Asked {
     Wake(RangeId, oneshot::Sender<Woken>),
     ChangeMembers(RangeId, MemberChange, oneshot::Sender<Result<(), KvError>>),
     TransferLease(RangeId, NodeId, oneshot::Sender<Result<(), KvError>>),
-    Split(RangeId, SplitAt, oneshot::Sender<Result<(), KvError>>),
+    Change(RangeId, Change, oneshot::Sender<Result<(), KvError>>),
+    Frozen(oneshot::Sender<Vec<(RangeDescriptor, Freeze)>>),
     Statuses(Vec<RangeId>, oneshot::Sender<Vec<Status>>),
     Nodes(oneshot::Sender<NodesStatus>),
     Held(oneshot::Sender<Vec<RangeId>>),
@@ -284,6 +287,17 @@ pub trait Hook: Send + Sync {
     /// # Errors
     /// If the store cannot be read.
     fn add_to_split(&self, span: &Span, key: &Bytes, batch: &mut WriteBatch) -> StorageResult<()>;
+    /// Adds to the command with which a range that begins with a key absorbs another the records of transactions that
+    /// that one has.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn add_to_absorbed(
+        &self,
+        start: &Bytes,
+        records: &[TxnRecord],
+        batch: &mut WriteBatch,
+    ) -> StorageResult<()>;
     /// The keys of `right` are no longer those of the range `left`, whose lease is held here: what is in memory
     /// of transactions there is forgotten. Called before either part is served.
     fn split(&self, left: RangeId, right: &Span);
@@ -473,7 +487,7 @@ impl Pipeline {
     }
 
     /// The name of a range's lease, for as long as it is this node's: its sequence number ([`sequence_of`]), and
-    /// how often the range was split under it. Who asks for it and then looks at the keys of the range
+    /// how often the range was split or merged under it. Who asks for it and then looks at the keys of the range
     /// ([`Pipeline::holds`]) has them as they are for as long as the name stays.
     ///
     /// # Errors
@@ -678,15 +692,23 @@ impl Pipeline {
         self.ask(|answer| Asked::TransferLease(range, to, answer)).await?
     }
 
-    /// Splits a range, so that a key is the first of a new one, which this node serves a moment after this
+    /// Splits a range or has it take part in a merge. A new range is one that this node serves a moment after this
     /// returns.
     ///
     /// # Errors
     /// [`KvErrorKind::NotLeaseholder`] if this node does not hold the lease, [`KvErrorKind::RangeNotFound`] if the
     /// key is not in the range, [`KvErrorKind::InvalidRequest`] if it is its first, [`KvErrorKind::Unavailable`] if
-    /// it cannot be split now; the range is as it was then. [`KvErrorKind::Ambiguous`] if the lease was lost.
-    pub async fn split(&self, range: RangeId, at: SplitAt) -> Result<(), KvError> {
-        self.ask(|answer| Asked::Split(range, at, answer)).await?
+    /// it cannot be changed now; the range is as it was then. [`KvErrorKind::Ambiguous`] if the lease was lost.
+    pub async fn change(&self, range: RangeId, change: Change) -> Result<(), KvError> {
+        self.ask(|answer| Asked::Change(range, change, answer)).await?
+    }
+
+    /// The ranges whose leases this node holds and which are frozen, and for which merges.
+    ///
+    /// # Errors
+    /// When the node shuts down.
+    pub async fn frozen(&self) -> Result<Vec<(RangeDescriptor, Freeze)>, KvError> {
+        self.ask(Asked::Frozen).await
     }
 
     /// Descriptors of the replicas here, awake or not, that say how their ranges are kept.
@@ -729,6 +751,16 @@ impl Pipeline {
         let standing = self.ask(|answer| Asked::Wake(range, answer)).await??;
         // One that fell asleep again meanwhile has nobody who serves it.
         Ok(standing.map(|standing| standing.get().unwrap_or(Standing::Follower(None))))
+    }
+
+    /// Keeps ranges that are awake here from falling asleep.
+    pub fn touch(&self, ranges: &[RangeId]) {
+        let mut state = self.shared.state.lock();
+        for range in ranges {
+            if let Some(found) = state.ranges.get_mut(range) {
+                found.used = true;
+            }
+        }
     }
 
     /// How much was done in each range since this was asked last; those without anything are left out.

@@ -9,6 +9,7 @@
 
 use crate::cluster::message::{AskOutcome, AskWaits, Kind, OutcomeStatus, TxnOutcome, Wait, Waits};
 use crate::cycles::{Waiting, victims};
+use crate::distributed::covers;
 use crate::faults::Bug;
 use crate::latch::Access;
 use crate::lock_table::TxnKey;
@@ -233,10 +234,15 @@ async fn confirm(node: &Arc<Node>, part: PartKey, key: &Bytes, at: Timestamp) ->
         if let Some(decided) = shard.decision(part) {
             return Ok(outcome(OutcomeStatus::Committed, decided.committed));
         }
-        if let Some(TxnStatus::Prepared(prepared)) = shard.txn(part).map(|entry| entry.status) {
-            // Prepared above it, it never will be below. It stays as it is: its coordinator may be about to commit it
-            // there, and whether it does or whoever asks aborts it is for the anchor alone to say.
-            let status = if prepared <= at { OutcomeStatus::Prepared } else { OutcomeStatus::Aborted };
+        if let Some(entry) = shard.txn(part)
+            && let TxnStatus::Prepared(prepared) = entry.status
+        {
+            // Prepared above it, it never will be below; and where ranges were merged there may be a part without the
+            // key, which keeps another one from being prepared. It stays as it is: its coordinator may be about to
+            // commit it there, and whether it does or whoever asks aborts it is for the anchor alone to say.
+            let wrote = entry.record.as_ref().is_some_and(|record| covers(&record.spans, key));
+            let is_prepared = prepared <= at && wrote;
+            let status = if is_prepared { OutcomeStatus::Prepared } else { OutcomeStatus::Aborted };
             return Ok(outcome(status, prepared));
         }
     }

@@ -85,6 +85,7 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         RequestKind::DetachTxn(request) => key(&request.key),
         RequestKind::AdoptTxn(request) => key(&request.key),
         RequestKind::SplitRange(request) => key(&request.key),
+        RequestKind::MergeRange(request) => range(&request.start, &request.end),
         RequestKind::EndTxn(request) => end(request),
         RequestKind::Refresh(_)
         | RequestKind::DropTenant(_)

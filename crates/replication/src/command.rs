@@ -1,6 +1,6 @@
 //! Commands: what the entries of a log hold.
 
-use crate::message::NodeId;
+use crate::message::{NodeId, RangeId};
 use crate::state::RangeDescriptor;
 use bytes::Bytes;
 use kv_api::Timestamp;
@@ -58,6 +58,33 @@ pub struct RangeChange {
     /// leases of the new ranges begin there. Absent: where the ceiling of this range's lease is.
     #[prost(message, optional, tag = "3")]
     pub served: Option<Timestamp>,
+    /// The right neighbour, which is frozen and comes to be a part of this range: with the command, this range's
+    /// descriptor has its keys and the batch its contents. `served` is what its [`Freeze`] says.
+    #[prost(message, optional, tag = "4")]
+    pub absorbed: Option<RangeDescriptor>,
+    /// The range is frozen.
+    #[prost(message, optional, tag = "5")]
+    pub freeze: Option<Freeze>,
+    /// The range is no longer frozen: it was for this merge, which certainly does not come about.
+    #[prost(message, optional, tag = "6")]
+    pub thaw: Option<Freeze>,
+}
+
+/// A range serves and evaluates nothing any more, because its left neighbour is about to absorb it.
+///
+/// The first two fields name the attempt: a range that absorbs another does so with the next generation of its
+/// descriptor after the one named here, so once it has another, it never will ([`crate::change`]).
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Freeze {
+    /// The left neighbour.
+    #[prost(uint64, tag = "1")]
+    pub absorber: RangeId,
+    /// The generation of its descriptor.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// The largest timestamp that was served in the range that is frozen.
+    #[prost(message, required, tag = "3")]
+    pub served: Timestamp,
 }
 
 /// A command.

@@ -54,11 +54,15 @@ pub enum Bug {
     RetiredVotes,
     /// A node does not vote where it never had a replica, although it should have one by now.
     EmptyNeverVotes,
+    /// A range that absorbs another forgets what that one served: the next holder of its lease may go below it.
+    AbsorbedBelowClock,
+    /// That a range was frozen is forgotten when its replica is loaded.
+    FrozenForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 25] = [
         Bug::NoSync,
         Bug::LeaseNotChecked,
         Bug::SnapshotNotCleared,
@@ -82,6 +86,8 @@ impl Bug {
         Bug::AppliedOverSnapshot,
         Bug::RetiredVotes,
         Bug::EmptyNeverVotes,
+        Bug::AbsorbedBelowClock,
+        Bug::FrozenForgotten,
     ];
 }
 

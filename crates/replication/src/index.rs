@@ -1,7 +1,7 @@
 //! Which ranges have a replica on this node, awake or not: what is left in memory of those that sleep.
 //!
-//! For each there is a descriptor on the heap (120 bytes, and its keys), a pointer by id in a tree that is at
-//! least half full, and the id in the order of keys: less than 250 bytes with keys of nine bytes, by the sizes of the types.
+//! For each there is a descriptor on the heap (136 bytes, and its keys), a pointer by id in a tree that is at
+//! least half full, and the id in the order of keys: less than 270 bytes with keys of nine bytes, by the sizes of the types.
 
 use crate::message::RangeId;
 use crate::state::{RangeDescriptor, RangeState};
@@ -28,7 +28,7 @@ fn compact(descriptor: &RangeDescriptor) -> Box<RangeDescriptor> {
         end: copy(&descriptor.end),
         generation: descriptor.generation,
         config: copy(&descriptor.config),
-        origin: descriptor.origin,
+        ..*descriptor
     })
 }
 
@@ -124,6 +124,17 @@ impl Index {
         self.descriptor(*id).filter(|known| key < &known.end[..]).map(|_| *id)
     }
 
+    /// Every replica other than `range` that has, or is being sent, some of the keys from `start` to before `end`, with
+    /// the keys and merges it has then.
+    pub fn all_overlapping(&self, range: RangeId, start: &[u8], end: &[u8]) -> Vec<&RangeDescriptor> {
+        let (first, after) = (self.place_after(start).saturating_sub(1), self.place(end));
+        let ids = self.order.get(first..after).unwrap_or_default();
+        let known = ids.iter().filter_map(|id| self.descriptor(*id));
+        let arriving = self.unfinished.values().filter_map(|arriving| arriving.as_deref());
+        let meets = |found: &&RangeDescriptor| found.range_id != range && meet(found, start, end);
+        known.chain(arriving).filter(meets).collect()
+    }
+
     /// A replica other than `range` that has, or is being sent, some of the keys from `start` to before `end`.
     pub fn overlapping(&self, range: RangeId, start: &[u8], end: &[u8]) -> Option<RangeId> {
         let before_end = self.order.get(..self.place(end)).unwrap_or_default();
@@ -180,6 +191,20 @@ mod tests {
         index.remove(9);
         assert_eq!((index.covering(b"h"), index.overlapping(1, b"g", b"m")), (None, None));
         assert_eq!(index.overlapping(1, b"a", b"z"), Some(12));
+    }
+
+    #[test]
+    fn all_that_overlap_are_found() {
+        let mut index = index();
+        let arriving = Some(descriptor(20, "t", "z"));
+        index.set(20, &RangeState { incomplete: true, arriving, ..RangeState::default() });
+        let found = |range, start: &str, end: &str| {
+            let found = index.all_overlapping(range, start.as_bytes(), end.as_bytes());
+            found.into_iter().map(|found| found.range_id).collect::<Vec<_>>()
+        };
+        assert_eq!(found(1, "a", "zz"), [3, 9, 7, 20]);
+        assert_eq!((found(9, "f", "n"), found(1, "h", "i")), (vec![3, 7], vec![9]));
+        assert_eq!((found(1, "g", "m"), found(1, "a", "b"), found(1, "y", "z")), (vec![9], vec![], vec![20]));
     }
 
     #[test]

@@ -68,6 +68,20 @@
 //! refused: that other has not heard that it gave them up, and would one day clear them. It is woken to hear
 //! it, and the snapshot is sent again later.
 //!
+//! # Ranges that are merged
+//!
+//! A range absorbs its right neighbour in two commands, one in each log ([`RangeChange`]). The first freezes the
+//! neighbour: nothing is evaluated or served in it any more, and no command but one that ends that has an effect. It
+//! carries the largest timestamp served. The second, in the log of the range that absorbs, carries all that the
+//! neighbour holds; who proposes it has read that from a replica that had applied the freeze, once all members had. So
+//! members of the two need not be the same ones, and no replica has to wait for another group. Where there is a replica
+//! of the neighbour it is destroyed with the same batch; others are for the directory to see to. The ceiling of the
+//! lease is above what the neighbour served from then on.
+//!
+//! The second command fits one generation of the descriptor. Whoever wants to be sure that a merge does not come about,
+//! because nobody goes on with it, has the range that was to absorb take another generation first, and only then ends
+//! the freeze.
+//!
 //! [`Store::destroy`] removes a range that the directory has forgotten, without its log; a mark stays, so that
 //! nothing that is still under way brings it back.
 //!
@@ -75,7 +89,7 @@
 //!
 //! Most ranges are used by nobody most of the time. A group that has not been used for
 //! [`StoreConfig::sleep_after_ms`] leaves memory; of a replica that sleeps its descriptor remains, in less
-//! than 250 bytes, and no time is spent on it. [`Store::open`] loads no group. A group comes back when somebody
+//! than 270 bytes, and no time is spent on it. [`Store::open`] loads no group. A group comes back when somebody
 //! asks for it ([`Store::wake`]), and then campaigns at once, or when a message comes for it ([`idle`]).
 //!
 //! A leader sleeps first. It gives up its lease, and the driver hears [`Event::LeaseLost`]; a tick later it

@@ -241,7 +241,7 @@ impl Log {
     pub fn changes_members_after(&self, index: u64) -> bool {
         let changes = |entry: &eraftpb::Entry| entry.get_entry_type() != eraftpb::EntryType::EntryNormal;
         // What cannot be read may be a change.
-        (index.max(self.truncated.0) + 1..=self.last)
+        (index.max(self.truncated.0).saturating_add(1)..=self.last)
             .any(|index| self.read(index).map_or(true, |entry| changes(&entry)))
     }
 }

@@ -12,7 +12,7 @@ pub type NodeId = u64;
 pub type RangeId = u64;
 
 /// Version of every message between KV nodes.
-pub const PEER_PROTOCOL_VERSION: u32 = 4;
+pub const PEER_PROTOCOL_VERSION: u32 = 5;
 /// Most entries accepted in one message.
 const MAX_ENTRIES: usize = 1 << 16;
 

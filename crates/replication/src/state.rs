@@ -9,7 +9,7 @@
 //! | id, `3`, index | [`crate::message::Entry`]: the log |
 //! | id, `4` | nothing: the range was destroyed and never has a replica here again |
 
-use crate::command::Lease;
+use crate::command::{Freeze, Lease};
 use crate::error::{ReplicationError, ReplicationResult};
 use crate::message::{Members, RangeId};
 use bytes::Bytes;
@@ -46,6 +46,13 @@ pub struct RangeDescriptor {
     /// another. All ranges with one origin came to be of the keys of that one.
     #[prost(uint64, tag = "6")]
     pub origin: RangeId,
+    /// Grows whenever the range absorbs another; ranges that are split off take it over. Of two ranges that had a key
+    /// one after the other, and of which the first was absorbed in between, the second has more.
+    #[prost(uint64, tag = "7")]
+    pub merges: u64,
+    /// The range that absorbed another last to have these keys; 0 if none did.
+    #[prost(uint64, tag = "8")]
+    pub absorber: RangeId,
 }
 
 impl RangeDescriptor {
@@ -92,6 +99,9 @@ pub struct RangeState {
     /// read for that long.
     #[prost(uint64, tag = "11")]
     pub whole_at: u64,
+    /// Whether it is frozen, and for which merge.
+    #[prost(message, optional, tag = "12")]
+    pub frozen: Option<Freeze>,
 }
 
 /// What Raft must not forget.

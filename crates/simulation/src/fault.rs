@@ -162,6 +162,8 @@ pub enum Fault {
         /// The first register of the new range; any if there is none.
         at: Option<Register>,
     },
+    /// The range is to absorb its right neighbour.
+    Merge,
     /// The leader is asked to note what users want of the range.
     Configure,
     /// The leader of the first range is asked to create one for a tenant.

@@ -17,7 +17,8 @@
 //!
 //! # Ranges
 //!
-//! There is one range at first. It is cut into pieces, and ranges are created for tenants, whose registers
+//! There is one range at first. It is cut into pieces, pieces are merged again by somebody who may give up at any step,
+//! and ranges are created for tenants, whose registers
 //! clients then use too, and destroyed again, while everything else goes wrong; the nodes hear of the end of
 //! a range one by one, some of them before they have heard of its beginning. The members of every range
 //! change on their own. In many runs groups leave memory as soon as nobody has used them for a while.
@@ -49,7 +50,7 @@
 //!
 //! # What is missing
 //!
-//! Ranges do not merge. Transactions are the business of [`real`], where the KV nodes and clients themselves run
+//! Transactions are the business of [`real`], where the KV nodes and clients themselves run
 //! instead of a model of them. A byte that changes on a disk is not among the faults of a run: the in-memory
 //! engine has no checksums, which is where RocksDB would notice. That such a byte panics nothing is a test of its
 //! own.

@@ -35,6 +35,9 @@ pub fn draw(plan: &Plan, rng: &mut SmallRng) -> Fault {
         Menu::Transfers => Fault::Transfer { to: who(rng) },
         Menu::Members => Fault::ChangeMembers,
         Menu::Splits => Fault::Split { at: None },
+        // There must be something to merge.
+        Menu::Merges if rng.random_bool(0.3) => Fault::Split { at: None },
+        Menu::Merges => Fault::Merge,
         Menu::Tenants if rng.random_bool(0.2) => Fault::Configure,
         Menu::Tenants if rng.random_bool(0.6) => Fault::CreateTenant,
         Menu::Tenants => Fault::DropTenant { within: rng.random_range(10 * MILLI..8 * SECOND) },

@@ -42,6 +42,8 @@ pub enum Menu {
     SlowEvaluation,
     /// Ranges are split.
     Splits,
+    /// Ranges are merged.
+    Merges,
     /// Tenants come and go, and want something else.
     Tenants,
     /// Clients fall silent.
@@ -49,7 +51,7 @@ pub enum Menu {
 }
 
 impl Menu {
-    const ALL: [Menu; 15] = [
+    const ALL: [Menu; 16] = [
         Menu::Crashes,
         Menu::Outages,
         Menu::Pauses,
@@ -63,6 +65,7 @@ impl Menu {
         Menu::Members,
         Menu::SlowEvaluation,
         Menu::Splits,
+        Menu::Merges,
         Menu::Tenants,
         Menu::Silence,
     ];
@@ -70,7 +73,7 @@ impl Menu {
     fn likelihood(self) -> f64 {
         match self {
             // They make what the others can happen to.
-            Menu::Splits | Menu::Tenants => 0.7,
+            Menu::Splits | Menu::Merges | Menu::Tenants => 0.7,
             _ => 0.45,
         }
     }

@@ -18,17 +18,26 @@ pub enum ServiceBug {
     ClosedAboveCeiling,
     /// Keys are served, and written, while they are being given up.
     SplitWhileServing,
+    /// A range is served while it is being frozen.
+    FrozenWhileServing,
+    /// A range that is frozen is served.
+    FrozenServes,
+    /// A range that was frozen serves again although the other may yet absorb it.
+    ThawedUnsettled,
 }
 
 impl ServiceBug {
     /// All of them.
-    pub const ALL: [ServiceBug; 6] = [
+    pub const ALL: [ServiceBug; 9] = [
         ServiceBug::FollowerServesWithoutWaiting,
         ServiceBug::PromiseForLatecomers,
         ServiceBug::PromiseOverWrites,
         ServiceBug::ClosedOverWrites,
         ServiceBug::ClosedAboveCeiling,
         ServiceBug::SplitWhileServing,
+        ServiceBug::FrozenWhileServing,
+        ServiceBug::FrozenServes,
+        ServiceBug::ThawedUnsettled,
     ];
 }
 

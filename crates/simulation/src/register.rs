@@ -84,6 +84,8 @@ pub enum Effect {
     Served {
         /// In this range.
         range: RangeId,
+        /// As its descriptor was.
+        generation: u64,
         /// Under this lease.
         sequence: u64,
         /// The timestamp.

@@ -38,6 +38,8 @@ fn of_store(bug: Bug) -> Option<Plan> {
         Bug::AppliedOverSnapshot => Some(snapshot_behind_commit()),
         Bug::RetiredVotes => Some(asked_by_one_that_was_away()),
         Bug::EmptyNeverVotes => Some(split_on_one_node()),
+        Bug::AbsorbedBelowClock => Some(merged_and_led_by_another()),
+        Bug::FrozenForgotten => Some(merges_and_outages()),
         _ => None,
     }
 }
@@ -48,6 +50,7 @@ fn of_service(bug: ServiceBug) -> Plan {
         ServiceBug::PromiseOverWrites | ServiceBug::ClosedOverWrites => follower_reads_over_slow_writes(),
         ServiceBug::ClosedAboveCeiling => clocks_of_other_ranges(),
         ServiceBug::SplitWhileServing => splits_over_slow_writes(),
+        ServiceBug::FrozenWhileServing | ServiceBug::FrozenServes | ServiceBug::ThawedUnsettled => merges(),
     }
 }
 
@@ -150,6 +153,55 @@ fn splits_over_slow_writes() -> Plan {
     let split = |at| (at, Fault::Split { at: None });
     let faults = [(2 * SECOND, slow), split(2_500 * MILLI), split(3 * SECOND), split(3_500 * MILLI)];
     Plan { keys: 10, clients: 6, ..Plan::scripted(rounds(3 * SECOND, &faults)) }
+}
+
+/// Ranges are split and merged again and again, while commands are long under way.
+fn merges() -> Plan {
+    let slow = Fault::SlowEvaluation { delay: 200 * MILLI, span: 3 * SECOND };
+    let storm =
+        Fault::Storm { weather: Weather { delay: (MILLI, 60 * MILLI), ..Weather::FAIR }, span: 3 * SECOND };
+    let mut faults = vec![(SECOND, slow), (SECOND, storm), (1_100 * MILLI, Fault::Split { at: None })];
+    faults.extend((0..12).flat_map(|time| {
+        let at = 1_500 * MILLI + time * 200 * MILLI;
+        [(at, Fault::Concern(Which::Any)), (at, Fault::Merge), (at + 100 * MILLI, Fault::Split { at: None })]
+    }));
+    Plan { keys: 10, clients: 6, ..Plan::scripted(rounds(4 * SECOND, &faults)) }
+}
+
+/// The right one of two ranges is led by a node whose clock is ahead. When they are merged the node that leads the left
+/// one crashes, before it was asked for anything.
+fn merged_and_led_by_another() -> Plan {
+    let round = |time: u64| {
+        let at = move |millis: u64| SECOND + (3 * time * SECOND) + millis * MILLI;
+        [
+            (at(0), Fault::Concern(Which::First)),
+            (at(10), Fault::Split { at: None }),
+            (at(200), Fault::Concern(Which::Newest)),
+            (at(210), Fault::Transfer { to: Who::Follower(0) }),
+            (at(1_200), Fault::Concern(Which::First)),
+            (at(1_210), Fault::Merge),
+            (at(1_400), Fault::Crash { who: Who::Leader, loss: Loss::Nothing, down: 300 * MILLI }),
+        ]
+    };
+    let plan = Plan::scripted((0..10).flat_map(round).collect());
+    Plan { keys: 4, wall_error: 20_000_000, clients: 4, think: (20 * MILLI, 400 * MILLI), ..plan }
+}
+
+/// All nodes crash while ranges are being merged.
+fn merges_and_outages() -> Plan {
+    let round = |time: u64| {
+        let at = move |millis: u64| SECOND + time * 4 * SECOND + millis * MILLI;
+        let merge = move |millis| [(at(millis), Fault::Concern(Which::Any)), (at(millis), Fault::Merge)];
+        let merges = [2_500, 2_510, 2_520, 2_530].into_iter().flat_map(merge);
+        let outage = Fault::Outage { loss: Loss::Some, down: 20 * MILLI };
+        [(at(2_000), Fault::Split { at: None }), (at(2_100), Fault::Split { at: None })]
+            .into_iter()
+            .chain(merges)
+            .chain([(at(2_560 + 25 * time), outage)])
+    };
+    let slow = Weather { delay: (MILLI, 15 * MILLI), ..Weather::FAIR };
+    let plan = Plan::scripted((0..8).flat_map(round).collect());
+    Plan { weather: slow, sync: (MILLI, 10 * MILLI), keys: 10, clients: 6, ..plan }
 }
 
 /// New ranges are led by nodes whose clocks show something else.

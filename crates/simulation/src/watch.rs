@@ -41,13 +41,25 @@ pub struct Watch {
     reads: Vec<(OpId, Register, Timestamp, u64)>,
 }
 
+/// Who serves a register: a range, as it is between two changes of its descriptor, under a lease. A range may give up
+/// a register and have it again under one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Server {
+    /// The range.
+    pub range: RangeId,
+    /// The generation of its descriptor.
+    pub generation: u64,
+    /// The sequence number of its lease.
+    pub lease: u64,
+}
+
 /// Who served a register.
 #[derive(Debug)]
 struct Servers {
-    /// Who does now: a range and the sequence number of its lease.
-    now: (RangeId, u64),
+    /// Who does now.
+    now: Server,
     /// Who did before and never does again.
-    before: BTreeSet<(RangeId, u64)>,
+    before: BTreeSet<Server>,
     /// The largest timestamp served.
     largest: Timestamp,
 }
@@ -125,18 +137,15 @@ impl Watch {
     pub fn served_register(
         &mut self,
         register: Register,
-        server: (RangeId, u64),
+        server: Server,
         timestamp: Timestamp,
     ) -> Result<(), Violation> {
         let new = || Servers { now: server, before: BTreeSet::new(), largest: Timestamp::MIN };
         let servers = self.servers.entry(register).or_insert_with(new);
         if servers.now != server {
-            let (range, sequence) = server;
-            let (other, other_sequence) = servers.now;
             let detail = format!(
-                "register {register} was served at {timestamp} under lease {sequence} of range {range}, and \
-                 before until {} under lease {other_sequence} of range {other}",
-                servers.largest
+                "register {register} was served at {timestamp} by {server:?}, and before until {} by {:?}",
+                servers.largest, servers.now
             );
             if servers.before.contains(&server) {
                 return Err(Violation::new("one server after the other", detail));

@@ -15,7 +15,8 @@ use kv_api::Timestamp;
 /// | 2 | node and store id; [`Space::Raft`]; transaction records lie under their tenant's prefix |
 /// | 3 | a range for each tenant in place of one for all keys; the range directory |
 /// | 4 | several ranges for a tenant; transaction records of transactions over several ranges |
-pub const STORE_FORMAT: u32 = 4;
+/// | 5 | ranges that are frozen, and absorbed by their neighbours |
+pub const STORE_FORMAT: u32 = 5;
 
 const IDENT: &[u8] = b"ident";
 const CLOCK: &[u8] = b"clock";

@@ -12,7 +12,7 @@
 //!
 //! A record lies under the first key of its range, encoded so that it sorts with the keys of the range.
 
-use crate::engine::{Bounds, Reader, Space, WriteBatch};
+use crate::engine::{Bounds, Op, Reader, Space, WriteBatch};
 use crate::error::{StorageError, StorageResult};
 use crate::intent::{CommittedTxn, TxnId};
 use crate::key::{TIMESTAMP_LEN, history_prefix, timestamp_from};
@@ -180,6 +180,26 @@ pub fn within(
         list(reader, &first, &after, &mut records)?;
     }
     Ok(records)
+}
+
+/// Divides what a range holds, given as puts, into records and all else.
+///
+/// # Errors
+/// Damage.
+pub fn separate(contents: &WriteBatch) -> StorageResult<(WriteBatch, Vec<TxnRecord>)> {
+    let (mut rest, mut records) = (WriteBatch::new(), Vec::new());
+    for op in contents.iter() {
+        match op {
+            Op::Put { space: Space::Meta, key, value } => records.push(decode(key, value)?),
+            Op::Put { space, key, value } => rest.put(space, key, value),
+            Op::Delete { .. } | Op::DeleteRange { .. } => {
+                return Err(StorageError::corruption(
+                    "what a range holds is given as something else than puts",
+                ));
+            }
+        }
+    }
+    Ok((rest, records))
 }
 
 fn list(

@@ -58,6 +58,8 @@ pub(crate) struct Options {
     pub max_clock_offset: Duration,
     /// How many bytes a range of a tenant may hold before it is split.
     pub max_range_bytes: u64,
+    /// How long ranges of a tenant must be small and idle before they are merged; zero is never.
+    pub merge_after: Duration,
 }
 
 /// A running system.
@@ -209,6 +211,7 @@ impl Supervisor {
                 add("store", node.store.display().to_string());
                 add("max-clock-offset", duration::text(self.options.max_clock_offset));
                 add("max-range-bytes", self.options.max_range_bytes.to_string());
+                add("merge-after", duration::text_or_never(self.options.merge_after));
                 // The first one makes the cluster; every other one knows somebody who is in it already.
                 if let Some(earlier @ [_, ..]) = self.kv_nodes.get(..index) {
                     add("join", kv_addresses(earlier));

@@ -3,9 +3,11 @@
 //! Lists of ranges may be a moment old, so tests wait for what they must show in the end.
 
 use crate::client::{config, connect};
-use crate::cluster::{Cluster, wait_until};
+use crate::cluster::{Cluster, send, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The tenants of these tests.
 const TENANTS: [&str; 3] = ["ash", "birch", "cedar"];
@@ -128,5 +130,153 @@ fn a_tenants_placement_is_set_shown_and_cleared() {
     let contradiction = ["tenant", "set", "app", "--constraint", "zone=a", "--constraint", "zone=b"];
     assert!(cluster.failure(&contradiction).contains("cannot both hold"));
     assert_eq!(cluster.json(&["tenant", "show", "app"])["constraints"], json!([]));
+    cluster.stop();
+}
+
+/// An unsigned integer as it stands in keys.
+fn encoded(number: u64) -> Vec<u8> {
+    let bytes = number.to_be_bytes();
+    let size = bytes.len() - bytes.iter().take_while(|byte| **byte == 0).count().min(bytes.len() - 1);
+    let mut encoded = vec![0x80 + u8::try_from(size).unwrap()];
+    encoded.extend(&bytes[bytes.len() - size..]);
+    encoded
+}
+
+/// The first key of an index of a table, in hexadecimal digits.
+fn index_key(tenant: u64, table: u64, index: u64) -> String {
+    let key = [&[0x10][..], &tenant.to_be_bytes(), &encoded(table), &encoded(index)].concat();
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A table with two more indexes, each in a range of its own.
+async fn make_divided_table(cluster: &Cluster, tenant: &str, url: &str) {
+    let client = connect(cluster, &config(cluster, url)).await.unwrap();
+    let make = "CREATE TABLE t (id int PRIMARY KEY, one int NOT NULL, two int NOT NULL);
+                CREATE INDEX ON t (one); CREATE INDEX ON t (two)";
+    client.batch_execute(make).await.unwrap();
+    let table: i64 = client.query_one("SELECT 't'::regclass::oid::bigint", &[]).await.unwrap().get(0);
+    let tenant_id = cluster.json(&["tenant", "show", tenant])["id"].as_u64().unwrap();
+    for index in 1..=3 {
+        cluster.json(&["debug", "split", &index_key(tenant_id, u64::try_from(table).unwrap(), index)]);
+    }
+    let parts = || ranges(cluster, &["--tenant", tenant]).len();
+    wait_until("the table is divided", || parts() == 4);
+}
+
+/// What becomes of rows that are inserted one by one.
+#[derive(Default)]
+struct Inserting {
+    stop: AtomicBool,
+    acknowledged: Mutex<Vec<i32>>,
+}
+
+impl Inserting {
+    fn count(&self) -> usize {
+        self.acknowledged.lock().unwrap().len()
+    }
+
+    /// Inserts rows until it is told to stop.
+    async fn run(&self, cluster: &Cluster, url: &str) {
+        let mut client = None;
+        for number in 1_i32.. {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if client.is_none() {
+                client = connect(cluster, &config(cluster, url)).await.ok();
+            }
+            let Some(open) = &client else { continue };
+            match open.execute("INSERT INTO t VALUES ($1, $1, -$1)", &[&number]).await {
+                Ok(_) => self.acknowledged.lock().unwrap().push(number),
+                Err(error) if error.is_closed() => client = None,
+                // What is to be tried again, and what nobody knows.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_are_merged_while_they_are_written_and_a_node_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = Arc::new(Cluster::start_with(directory.path(), &["--nodes", "3"]));
+    let url = cluster.create("app");
+    make_divided_table(&cluster, "app", &url).await;
+    let inserting = Arc::new(Inserting::default());
+    let writer = {
+        let (cluster, url, inserting) = (cluster.clone(), url.clone(), inserting.clone());
+        tokio::spawn(async move { inserting.run(&cluster, &url).await })
+    };
+    let more_rows = || {
+        let before = inserting.count();
+        wait_until("rows are written", || inserting.count() >= before + 5);
+    };
+    more_rows();
+    let listed = || ranges(&cluster, &["--tenant", "app"]);
+    let merge_to = |wanted: usize| {
+        // It is refused while transactions are open in one of the two, or a node is away.
+        wait_until("ranges are merged", || {
+            let listed = listed();
+            if listed.len() <= wanted {
+                return true;
+            }
+            cluster.run(&["debug", "merge", &listed[0]["id"].to_string()]);
+            false
+        });
+    };
+    merge_to(3);
+    more_rows();
+    send(cluster.process("kv"), "KILL");
+    merge_to(1);
+    more_rows();
+    inserting.stop.store(true, Ordering::Relaxed);
+    writer.await.unwrap();
+    let client = connect(&cluster, &config(&cluster, &url)).await.unwrap();
+    let rows = client.query("SELECT id, one, two FROM t ORDER BY id", &[]).await.unwrap();
+    let rows: Vec<[i32; 3]> = rows.iter().map(|row| [row.get(0), row.get(1), row.get(2)]).collect();
+    assert!(rows.iter().all(|[id, one, two]| id == one && *id == -two));
+    let found: BTreeSet<i32> = rows.iter().map(|[id, ..]| *id).collect();
+    let acknowledged: BTreeSet<i32> = inserting.acknowledged.lock().unwrap().iter().copied().collect();
+    let lost: Vec<_> = acknowledged.difference(&found).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    for order in ["one", "two DESC"] {
+        let query = format!("SELECT id, one, two FROM t WHERE one > 0 AND two < 0 ORDER BY {order}");
+        let by_index = client.query(&query, &[]).await.unwrap();
+        let by_index: Vec<[i32; 3]> =
+            by_index.iter().map(|row| [row.get(0), row.get(1), row.get(2)]).collect();
+        assert_eq!(by_index, rows, "by {order}");
+    }
+    let said = cluster.failure(&["debug", "merge", &listed()[0]["id"].to_string()]);
+    assert!(said.contains("last range"), "{said}");
+    wait_until("every replica answers and agrees", || {
+        let checked = cluster.json(&["debug", "check-replicas", "--tenant", "app"]);
+        assert_eq!(checked["disagree"], json!(0), "{checked}");
+        checked["agree"] == json!(1)
+    });
+    Arc::into_inner(cluster).expect("nobody else has it").stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_that_nobody_uses_are_merged_by_themselves() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start_with(directory.path(), &["--merge-after", "1s"]);
+    let url = cluster.create("app");
+    let client = connect(&cluster, &config(&cluster, &url)).await.unwrap();
+    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2)").await.unwrap();
+    let table: i64 = client.query_one("SELECT 't'::regclass::oid::bigint", &[]).await.unwrap().get(0);
+    let tenant_id = cluster.json(&["tenant", "show", "app"])["id"].as_u64().unwrap();
+    let listed = || ranges(&cluster, &["--tenant", "app"]);
+    let generation = |range: &Value| range["generation"].as_u64().unwrap();
+    wait_until("the range is listed", || !listed().is_empty());
+    let before = generation(&listed()[0]);
+    cluster.json(&["debug", "split", &index_key(tenant_id, u64::try_from(table).unwrap(), 1)]);
+    // The split is a generation of the range's descriptor, and so is the merge.
+    wait_until("the two are one", || {
+        let listed = listed();
+        listed.len() == 1 && generation(&listed[0]) >= before + 2
+    });
+    let count: i64 = client.query_one("SELECT count(*) FROM t", &[]).await.unwrap().get(0);
+    assert_eq!(count, 2);
+    drop(client);
     cluster.stop();
 }

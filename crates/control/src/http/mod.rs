@@ -123,6 +123,7 @@ async fn overview() -> Json<Value> {
         "GET /api/v1/ranges": "a page of ranges; query: after (a start key), tenant (a name), limit",
         "POST /api/v1/ranges/{id}/check":
             "compare the replicas of a range; body: optionally start (its start key, to find it at once)",
+        "POST /api/v1/ranges/{id}/merge": "have a range absorb its right neighbour",
         "POST /api/v1/ranges/split": "split the range that holds a key; body: key, in hexadecimal digits",
         "GET /api/v1/sql-nodes": "SQL nodes",
         "GET /api/v1/status": "the whole in few numbers",

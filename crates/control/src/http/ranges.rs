@@ -1,4 +1,4 @@
-//! Ranges: list them, split them, and compare their replicas.
+//! Ranges: list, split and merge them, and compare their replicas.
 
 use super::error::ApiError;
 use super::{Api, Shared, parse};
@@ -27,6 +27,7 @@ pub(super) fn routes() -> Router<Arc<Api>> {
     Router::new()
         .route("/ranges", get(list))
         .route("/ranges/{id}/check", post(check))
+        .route("/ranges/{id}/merge", post(merge))
         .route("/ranges/split", post(split))
 }
 
@@ -206,8 +207,19 @@ async fn split(State(api): Shared, body: Bytes) -> Result<StatusCode, ApiError> 
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn merge(State(api): Shared, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
+    let id = number(&id)?;
+    let range = api.ranges.find(id, None).await?.ok_or_else(|| ApiError::unknown_range(id))?;
+    api.ranges.merge(&range).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn number(id: &str) -> Result<u64, ApiError> {
+    id.parse().map_err(|_| ApiError::bad_request(format!("\"{id}\" is no number of a range")))
+}
+
 async fn check(State(api): Shared, Path(id): Path<String>, body: Bytes) -> Result<Json<CheckView>, ApiError> {
-    let id = id.parse().map_err(|_| ApiError::bad_request(format!("\"{id}\" is no number of a range")))?;
+    let id = number(&id)?;
     let request: CheckRequest = if body.is_empty() { CheckRequest::default() } else { parse(&body)? };
     let start = request.start.as_deref().map(start_key).transpose()?;
     let unknown = || ApiError::unknown_range(id);

@@ -247,9 +247,10 @@ impl Router {
     }
 
     /// Sends a batch without waiting for the answer, if there is a connection to where it belongs: to `place`,
-    /// or to who leads the range of `key`.
-    pub fn send_and_forget(&self, mut batch: BatchRequest, place: Option<Place>, key: &[u8]) {
-        let place = place.or_else(|| self.guess(key, None));
+    /// or to who leads the range, if that still has `key`.
+    pub fn send_and_forget(&self, mut batch: BatchRequest, place: Option<Place>, range_id: u64, key: &[u8]) {
+        let leads = || self.guess(key, None).filter(|place| place.range_id == range_id);
+        let place = place.or_else(leads);
         if let Some(Place { connection, range_id }) = place {
             batch.header.range_id = range_id;
             drop(connection.pending.submit(&mut batch));
@@ -343,6 +344,7 @@ impl Router {
             RequestKind::DetachTxn(detach) => Some(&detach.key),
             RequestKind::AdoptTxn(adopt) => Some(&adopt.key),
             RequestKind::SplitRange(split) => Some(&split.key),
+            RequestKind::MergeRange(merge) => Some(&merge.start),
             RequestKind::EndTxn(_)
             | RequestKind::Refresh(_)
             | RequestKind::ConfigureTenant(_)

@@ -105,6 +105,8 @@ impl Txn {
 pub struct Farewell {
     pub meta: TxnMeta,
     pub place: Option<Place>,
+    /// The range. Another one that has the key by now may have a part that goes on.
+    pub range_id: u64,
     pub key: Bytes,
 }
 
@@ -117,7 +119,7 @@ impl Farewell {
 
     /// Sends it without waiting for the answer.
     pub fn send(self, client: &KvClient) {
-        client.send_and_forget(self.batch(), self.place, &self.key);
+        client.send_and_forget(self.batch(), self.place, self.range_id, &self.key);
     }
 }
 
@@ -128,6 +130,7 @@ impl State {
         let farewell = |part: &Part| Farewell {
             meta: self.meta(Some(part)),
             place: part.farewell_place(),
+            range_id: part.at.range_id,
             key: part.key.clone(),
         };
         told.map(farewell).collect()

@@ -199,7 +199,7 @@ impl Txn {
             // remembered, so the other one is told now that nothing comes of it.
             let (key, meta) = (part.key.clone(), state.meta(state.parts.get(range_id)));
             drop(state);
-            Farewell { meta, place: Some(sent.place), key }.send(&self.client);
+            Farewell { meta, place: Some(sent.place), range_id, key }.send(&self.client);
             return Err(SendError::OtherConnection);
         }
         part.place = Some(sent.place);

@@ -30,6 +30,8 @@ pub struct Part {
     pub bound_in_flight: u32,
     /// What the clock of the range showed when it was asked for the first time since there is a snapshot.
     pub observed: Option<Timestamp>,
+    /// How often it was found to have come to hold more keys.
+    pub grown: u32,
 }
 
 impl Part {
@@ -90,6 +92,11 @@ impl Parts {
         let mut found = false;
         for part in &mut self.0 {
             if part.at.range_id == at.range_id {
+                if !part.at.has_all_of(&at) {
+                    // It has absorbed another, whose clock was not seen.
+                    part.observed = None;
+                    part.grown = part.grown.wrapping_add(1);
+                }
                 part.at = at.clone();
                 found = true;
             } else {
@@ -143,6 +150,17 @@ mod tests {
         parts.mislay(1);
         assert_eq!(parts.locate(b"e", false), None);
         assert!(parts.get(1).is_some(), "its locks are still to be released");
+    }
+
+    #[test]
+    fn the_clock_of_a_range_says_nothing_of_what_it_has_absorbed_since() {
+        let mut parts = Parts::default();
+        parts.learn(located(1, "a", "m"));
+        parts.note_clock(1, Some(Timestamp::new(5, 0)));
+        parts.learn(located(1, "a", "f"));
+        assert!(parts.get(1).unwrap().observed.is_some(), "it has fewer keys");
+        parts.learn(located(1, "a", "m"));
+        assert!(parts.get(1).unwrap().observed.is_none());
     }
 
     #[test]

@@ -268,6 +268,7 @@ pub struct Seen {
     read_timestamp: Option<Timestamp>,
     tracked: (u64, u64),
     range_id: u64,
+    grown: u32,
 }
 
 impl Seen {
@@ -275,6 +276,7 @@ impl Seen {
     pub fn of(state: &State, range_id: u64) -> Self {
         Seen {
             range_id,
+            grown: state.parts.get(range_id).map_or(0, |part| part.grown),
             statement: state.statement,
             flushes: state.flushes,
             read_timestamp: state.read_timestamp,
@@ -306,18 +308,31 @@ impl Seen {
             }
             match read_at {
                 Some(read_at) if self.read_timestamp.is_none() => {
-                    state.begin_snapshot(read_at, self.range_id)
+                    let range_id = if self.is_as_it_was(state) { self.range_id } else { 0 };
+                    state.begin_snapshot(read_at, range_id)
                 }
                 _ => state.read_timestamp = read_at,
             }
-            state.parts.note_clock(self.range_id, response.clock);
+            self.note_clock(state, response);
             return true;
         }
         if read_at != state.read_timestamp {
             return false;
         }
-        state.parts.note_clock(self.range_id, response.clock);
+        self.note_clock(state, response);
         true
+    }
+
+    /// Takes note of what the clock of the range showed.
+    fn note_clock(&self, state: &mut State, response: &BatchResponse) {
+        if self.is_as_it_was(state) {
+            state.parts.note_clock(self.range_id, response.clock);
+        }
+    }
+
+    /// Whether the range has not absorbed another since, whose clock was not the one that its node has seen.
+    fn is_as_it_was(&self, state: &State) -> bool {
+        state.parts.get(self.range_id).is_none_or(|part| part.grown == self.grown)
     }
 }
 
@@ -353,6 +368,27 @@ mod tests {
         assert!(!locking.admit(&mut state, &at(9)));
         assert_eq!(state.read_timestamp, Some(Timestamp::new(5, 0)));
         assert!(locking.admit(&mut state, &at(5)), "a read that moved nothing is fine");
+    }
+
+    #[test]
+    fn a_clock_that_was_read_before_a_merge_is_not_that_of_what_was_absorbed() {
+        let mut state = State::new(0, Priority::Normal, Environment::of_machine());
+        let located = |end: &'static str| Located {
+            range_id: 1,
+            start: Bytes::from_static(b"a"),
+            end: Bytes::from_static(end.as_bytes()),
+            ..Located::default()
+        };
+        state.parts.learn(located("m"));
+        let (first, second) = (Seen::of(&state, 1), Seen::of(&state, 1));
+        state.parts.learn(located("z"));
+        assert!(first.admit(&mut state, &at(5)));
+        assert_eq!(state.parts.get(1).unwrap().observed, None);
+        let clock = Some(Timestamp::new(9, 0));
+        assert!(second.admit(&mut state, &BatchResponse { clock, ..at(5) }));
+        assert_eq!(state.parts.get(1).unwrap().observed, None);
+        assert!(Seen::of(&state, 1).admit(&mut state, &BatchResponse { clock, ..at(5) }));
+        assert_eq!(state.parts.get(1).unwrap().observed, clock);
     }
 
     #[test]

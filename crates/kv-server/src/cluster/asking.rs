@@ -90,6 +90,11 @@ fn is_answer(kind: &Kind) -> bool {
             | Kind::TxnOutcome(_)
             | Kind::Waits(_)
             | Kind::RangeId(_)
+            | Kind::Neighbour(_)
+            | Kind::Frozen(_)
+            | Kind::Contents(_)
+            | Kind::MergeSettled(_)
+            | Kind::Listed(_)
     )
 }
 

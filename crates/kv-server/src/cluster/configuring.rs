@@ -299,7 +299,7 @@ impl Cluster {
 }
 
 /// The members of a range that can be asked, its leaseholder first.
-fn members(record: &RangeRecord, live: &[NodeId]) -> Vec<NodeId> {
+pub(super) fn members(record: &RangeRecord, live: &[NodeId]) -> Vec<NodeId> {
     let mut members: Vec<NodeId> = record.voters.iter().copied().filter(|id| live.contains(id)).collect();
     members.sort_by_key(|member| *member != record.leaseholder);
     members

@@ -6,7 +6,8 @@
 use super::NodeRecord;
 use bytes::Bytes;
 use kv_api::Timestamp;
-use replication::{NodeId, RangeId};
+use replication::command::Freeze;
+use replication::{NodeId, RangeDescriptor, RangeId};
 
 /// A message.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -15,7 +16,11 @@ pub struct Message {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// What is asked or answered.
-    #[prost(oneof = "Kind", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 60")]
+    #[prost(
+        oneof = "Kind",
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 60, \
+                                80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91"
+    )]
     pub kind: Option<Kind>,
 }
 
@@ -80,6 +85,43 @@ pub enum Kind {
     /// leaseholder.
     #[prost(message, tag = "60")]
     Cut(Cut),
+    /// See [`GetNeighbour`].
+    #[prost(message, tag = "80")]
+    GetNeighbour(GetNeighbour),
+    /// The range that follows one, as the directory knows it.
+    #[prost(message, tag = "81")]
+    Neighbour(crate::directory::RangeRecord),
+    /// See [`FreezeRange`].
+    #[prost(message, tag = "82")]
+    FreezeRange(FreezeRange),
+    /// See [`Frozen`].
+    #[prost(message, tag = "83")]
+    Frozen(Frozen),
+    /// See [`GetContents`].
+    #[prost(message, tag = "84")]
+    GetContents(GetContents),
+    /// See [`Contents`].
+    #[prost(message, tag = "85")]
+    Contents(Contents),
+    /// Asks whether a replica has applied an entry. Answered with `Done` once it has.
+    #[prost(message, tag = "86")]
+    Reached(Reached),
+    /// See [`SettleMerge`].
+    #[prost(message, tag = "87")]
+    SettleMerge(SettleMerge),
+    /// See [`MergeSettled`].
+    #[prost(message, tag = "88")]
+    MergeSettled(MergeSettled),
+    /// See [`GetListed`].
+    #[prost(message, tag = "89")]
+    GetListed(GetListed),
+    /// See [`Listed`].
+    #[prost(message, tag = "90")]
+    Listed(Listed),
+    /// Whoever was to absorb a range has given up: its leaseholder is to see to it that it is served again. Answered
+    /// with `Done`.
+    #[prost(message, tag = "91")]
+    MergeGivenUp(Gone),
 }
 
 /// Asks what becomes of a transaction over several ranges, or says it.
@@ -224,6 +266,153 @@ pub struct Cut {
     /// First key of the new one.
     #[prost(bytes = "bytes", tag = "2")]
     pub key: Bytes,
+}
+
+/// Asks the leaseholder of the root range for the right neighbour of a range, which is to absorb it. Answered if the
+/// directory knows the range as it is, and the two may be merged.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetNeighbour {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+    /// Its first key.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub start: Bytes,
+    /// First key after it.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub end: Bytes,
+}
+
+/// Asks the leaseholder of a range to freeze it, because its left neighbour is about to absorb it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct FreezeRange {
+    /// The range, as the directory knows it: so it must be, and have these members.
+    #[prost(message, required, tag = "1")]
+    pub record: crate::directory::RangeRecord,
+    /// Its left neighbour.
+    #[prost(uint64, tag = "2")]
+    pub absorber: RangeId,
+    /// The generation of that one's descriptor.
+    #[prost(uint64, tag = "3")]
+    pub generation: u64,
+    /// Most bytes that it may hold.
+    #[prost(uint64, tag = "4")]
+    pub max_bytes: u64,
+    /// Most batches per second that it may have.
+    #[prost(uint64, tag = "5")]
+    pub max_load: u64,
+}
+
+/// A range is frozen, and every member has that on its disk.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Frozen {
+    /// Its descriptor.
+    #[prost(message, required, tag = "1")]
+    pub descriptor: RangeDescriptor,
+    /// How it is frozen.
+    #[prost(message, required, tag = "2")]
+    pub freeze: Freeze,
+    /// An entry of its log with which it was.
+    #[prost(uint64, tag = "3")]
+    pub index: u64,
+    /// The oldest snapshot that could be read.
+    #[prost(message, required, tag = "4")]
+    pub oldest: Timestamp,
+}
+
+/// Asks for a piece of what a frozen range holds.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetContents {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+    /// The entry of its log with which it was frozen.
+    #[prost(uint64, tag = "2")]
+    pub index: u64,
+    /// Where the piece begins, as the one before says; absent: at the beginning.
+    #[prost(message, optional, tag = "3")]
+    pub from: Option<Place>,
+}
+
+/// A place in what a range holds.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Place {
+    /// The number of the part ([`storage::range_spans`]).
+    #[prost(uint64, tag = "1")]
+    pub part: u64,
+    /// The key in it.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub key: Bytes,
+}
+
+/// A piece of what a range holds.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Contents {
+    /// An encoded [`storage::WriteBatch`] of puts.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub puts: Bytes,
+    /// Where the next piece begins; absent: this is the last.
+    #[prost(message, optional, tag = "2")]
+    pub next: Option<Place>,
+}
+
+/// See [`Kind::Reached`].
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Reached {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub range_id: RangeId,
+    /// The entry of its log.
+    #[prost(uint64, tag = "2")]
+    pub index: u64,
+}
+
+/// Asks the leaseholder of a range whether it has absorbed its right neighbour; if it has not, it never will, as of
+/// this generation of its descriptor.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SettleMerge {
+    /// The range.
+    #[prost(uint64, tag = "1")]
+    pub absorber: RangeId,
+    /// The generation.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// First key of the neighbour.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub start: Bytes,
+}
+
+/// What became of a merge.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct MergeSettled {
+    /// Whether the one was absorbed. If not, that is true for ever only if it is in the directory afterwards.
+    #[prost(bool, tag = "1")]
+    pub absorbed: bool,
+}
+
+/// Asks the leaseholder of the root range whether two ranges of a tenant are in the directory.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetListed {
+    /// A key of the tenant.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    /// The one that is frozen.
+    #[prost(uint64, tag = "2")]
+    pub frozen: RangeId,
+    /// The one that was to absorb it.
+    #[prost(uint64, tag = "3")]
+    pub absorber: RangeId,
+}
+
+/// Which of two ranges are in the directory.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Listed {
+    /// Whether the one that is frozen is.
+    #[prost(bool, tag = "1")]
+    pub frozen: bool,
+    /// Whether the one that was to absorb it is.
+    #[prost(bool, tag = "2")]
+    pub absorber: bool,
 }
 
 /// A name for a range.

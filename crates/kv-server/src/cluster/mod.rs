@@ -8,13 +8,15 @@
 //! A node decides, with [`crate::placement`], about the members of the ranges whose leases it holds, one step
 //! at a time ([`placing`]); ranges that sleep are woken when something is to be done about them. It reports
 //! who they are to the root range's leaseholder, which keeps the directory ([`ranges`], [`reported`]). It also
-//! splits them when they have grown too large or are too busy ([`splitting`]).
+//! splits them when they have grown too large or are too busy ([`splitting`]), and merges them when they are small and
+//! idle ([`merging`]).
 //!
 //! What nodes ask each other besides travels as [`message`]s.
 
 mod asking;
 mod configuring;
 mod joining;
+mod merging;
 pub mod message;
 mod nodes;
 mod placing;
@@ -31,6 +33,7 @@ use bytes::Bytes;
 use kv_api::batch::{Put, RequestKind};
 use kv_api::key::{CLUSTER_REGION, prefix_end};
 use kv_api::{BatchRequest, Header, KvError, KvErrorKind};
+pub use merging::MergeLimits;
 use message::{Book, Empty, Kind, Message};
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -172,7 +175,7 @@ pub struct Cluster {
     joining: tokio::sync::Mutex<()>,
     /// Changes of the directory come one at a time.
     directory: tokio::sync::Mutex<()>,
-    /// So do splits of ranges whose leases are held here.
+    /// So do splits of ranges whose leases are held here, and merges.
     splitting: tokio::sync::Mutex<()>,
     /// The last range whose remaining replicas were seen to.
     gone_after: Mutex<RangeId>,
@@ -270,8 +273,9 @@ impl Cluster {
             node.pipeline.watch_nodes(records.iter().map(|record| record.id).collect());
         }
         self.place(node, &records).await?;
+        self.settle_merges(node).await?;
         self.split_where_needed(node, records.len() > 1);
-        Ok(())
+        self.merge_where_possible(node).await
     }
 
     // Who is there.
@@ -466,6 +470,11 @@ impl Cluster {
         self.asking.ask(to, question, LONG_PATIENCE, |to, bytes| self.send(to, bytes)).await
     }
 
+    /// The same, for as long as is said.
+    pub(crate) async fn ask_for(&self, to: NodeId, question: Kind, patience: Duration) -> Option<Kind> {
+        self.asking.ask(to, question, patience, |to, bytes| self.send(to, bytes)).await
+    }
+
     /// Answers the questions of others, until the node is gone.
     async fn listen(self: Arc<Self>, mut incoming: mpsc::Receiver<(NodeId, Message)>) {
         while let Some((from, Message { id, kind })) = incoming.recv().await {
@@ -499,6 +508,16 @@ impl Cluster {
                 Ok(named) => Kind::RangeId(named),
                 Err(error) => refusal(error),
             },
+            Kind::GetNeighbour(asked) => answered(self.neighbour(node, asked).await, Kind::Neighbour),
+            Kind::FreezeRange(asked) => answered(self.freeze(node, asked).await, Kind::Frozen),
+            Kind::GetContents(asked) => answered(self.contents(node, asked).await, Kind::Contents),
+            Kind::Reached(asked) => done(self.reached(node, asked).await),
+            Kind::SettleMerge(asked) => answered(self.settle(node, asked).await, Kind::MergeSettled),
+            Kind::GetListed(asked) => answered(self.listed(node, asked).await, Kind::Listed),
+            Kind::MergeGivenUp(gone) => {
+                self.splits.given_up(gone.range_id);
+                Kind::Done(Empty {})
+            }
             Kind::Gone(gone) => done(node.pipeline.destroy(gone.range_id).await),
             Kind::GetDigest(asked) => match crate::check::digest(node, asked).await {
                 Ok(digest) => Kind::Digest(digest),
@@ -521,6 +540,10 @@ impl Cluster {
             _ => refusal(KvError::new(KvErrorKind::Internal, "this is no question")),
         }
     }
+}
+
+fn answered<T>(result: Result<T, KvError>, kind: impl FnOnce(T) -> Kind) -> Kind {
+    result.map_or_else(refusal, kind)
 }
 
 fn refusal(error: KvError) -> Kind {

@@ -270,8 +270,9 @@ impl Cluster {
             }
             let placed = placed(&replica.members);
             let config = span_config::kept(&descriptor.config, &descriptor.start);
-            let cares =
-                placement::needs_care(&placed, views, &config) || self.is_unheard_of(node, descriptor);
+            let cares = placement::needs_care(&placed, views, &config)
+                || self.is_unheard_of(node, descriptor)
+                || replica.frozen;
             if !self.is_mine(replica.range, &placed, views) || !cares {
                 continue;
             }

@@ -64,7 +64,7 @@ impl Cluster {
         ];
         // Nothing was ever served in it; its clock need not begin seconds ahead.
         let served = Some(node.pipeline.clock(ROOT)?);
-        let change = RangeChange { descriptor: None, created: vec![descriptor], served };
+        let change = RangeChange { created: vec![descriptor], served, ..RangeChange::default() };
         self.write(node, lease, writes, Some(change)).await
     }
 
@@ -259,9 +259,17 @@ impl Cluster {
             }
         }
         let write = |record: RangeRecord| (record_key(&record.start), Some(record.encode_to_vec().into()));
-        let news: Vec<RangeRecord> = draft.news().collect();
+        let (absorbed, news) = draft.finish();
         self.compare_configs(node, &news)?;
-        let mut writes: Vec<(Bytes, Option<Bytes>)> = news.into_iter().map(write).collect();
+        let mut writes: Vec<(Bytes, Option<Bytes>)> = Vec::new();
+        for record in absorbed {
+            // A split may have come after the merge, at the same key.
+            if !news.iter().any(|news| news.start == record.start) {
+                writes.push((record_key(&record.start), None));
+            }
+            strangers.push((record.range_id, record.voters.into_iter().chain(record.learners).collect()));
+        }
+        writes.extend(news.into_iter().map(write));
         for (range_id, mut members) in strangers {
             let known = gone_members(&*node.engine, range_id)?;
             members

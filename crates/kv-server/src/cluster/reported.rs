@@ -11,16 +11,24 @@
 //!
 //! # Whose keys they are
 //!
-//! Ranges of a family only become smaller, and always at their ends; the first key of a range is its own for
-//! ever. So where the directory knows of a first key, no range that begins before it has it any more, and news
-//! of it can only be old: an end is cut off there, and never grows. This keeps records from overlapping in
-//! whatever order reports arrive. Between the reports of the two parts of a range there may be keys that no
-//! record has.
+//! Ranges of a family become smaller at their ends, and otherwise only where they absorb their right neighbours; the
+//! first key of a range is its own until it is absorbed. So where the directory knows of a first key, no range that
+//! begins before it has it any more, and news of it can only be old: an end is cut off there, and never grows, unless
+//! the range has merged more often than the directory knows. A range that is split off has merged as often as the one that
+//! it is split off ([`replication::RangeDescriptor::merges`]), and one that absorbs another oftener than both. So
+//! whoever has fewer merges, and a first key that a range has by any report of it, old or new, was absorbed; and
+//! news of one of them, which comes late, is none. This keeps records from overlapping in whatever order reports arrive.
+//! Between the reports of the two parts of a range there may be keys that no record has, and late news of who was absorbed
+//! there counts until the other part is reported.
+//!
+//! A range is split and merged only while the directory knows it as it is ([`super::splitting`], [`super::merging`]), so
+//! there is never more than one change of a range of which it has not heard.
 
 use crate::directory::{RangeRecord, before, list};
 use bytes::Bytes;
 use kv_api::TenantId;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use storage::{Reader, StorageResult};
 
 /// What comes of a report.
@@ -44,6 +52,11 @@ pub(super) fn judge(
     let Some(before) = before.filter(|before| before.family() == reported.family()) else {
         return Verdict::Gone;
     };
+    if before.range_id != reported.range_id && before.merges > reported.merges && before.end > reported.start
+    {
+        // It was absorbed since.
+        return Verdict::Known;
+    }
     if let Some(next) = next {
         reported.end = reported.end.min(next.start.clone());
     }
@@ -51,8 +64,10 @@ pub(super) fn judge(
         if reported.index <= before.index || reported.start != before.start {
             return Verdict::Known;
         }
-        // What was cut off it may have been split off and not be known itself.
-        reported.end = reported.end.min(before.end.clone());
+        if reported.merges == before.merges {
+            // What was cut off it may have been split off and not be known itself.
+            reported.end = reported.end.min(before.end.clone());
+        }
         return Verdict::News(vec![reported]);
     }
     if before.start == reported.start {
@@ -75,11 +90,13 @@ pub(super) fn judge(
 pub(super) struct Draft<'a, R: ?Sized> {
     directory: &'a R,
     changed: BTreeMap<Bytes, RangeRecord>,
+    /// Ranges that were absorbed, by their first keys.
+    absorbed: BTreeMap<Bytes, RangeRecord>,
 }
 
 impl<'a, R: Reader + ?Sized> Draft<'a, R> {
     pub fn new(directory: &'a R) -> Self {
-        Draft { directory, changed: BTreeMap::new() }
+        Draft { directory, changed: BTreeMap::new(), absorbed: BTreeMap::new() }
     }
 
     /// Takes in a report; false if the range is no more.
@@ -89,15 +106,22 @@ impl<'a, R: Reader + ?Sized> Draft<'a, R> {
     pub fn take(&mut self, reported: RangeRecord) -> StorageResult<bool> {
         let tenant = TenantId::of_key(&reported.start);
         let kin = |record: &RangeRecord| TenantId::of_key(&record.start) == tenant;
-        let known = before(self.directory, &reported.start)?;
-        let drafted =
-            self.changed.range(..=reported.start.clone()).next_back().map(|(_, record)| record.clone());
-        let known = later(known, drafted).filter(kin);
-        let next = list(self.directory, &reported.start, 1)?.pop();
-        let after = (std::ops::Bound::Excluded(reported.start.clone()), std::ops::Bound::Unbounded);
-        let drafted = self.changed.range::<Bytes, _>(after).next().map(|(_, record)| record.clone());
-        let next = [next, drafted].into_iter().flatten().min_by(|one, other| one.start.cmp(&other.start));
-        match judge(known.as_ref(), next.filter(kin).as_ref(), reported) {
+        let known = self.before(&reported.start)?.filter(kin);
+        // Whatever was split off the range reported, or off one of that, has merged as often at least.
+        let was_absorbed = |next: &RangeRecord| {
+            next.family() == reported.family() && next.start < reported.end && next.merges < reported.merges
+        };
+        let next = loop {
+            let next = self.after(&reported.start)?.filter(kin);
+            match next {
+                Some(next) if was_absorbed(&next) => {
+                    self.changed.remove(&next.start);
+                    self.absorbed.insert(next.start.clone(), next);
+                }
+                next => break next,
+            }
+        };
+        match judge(known.as_ref(), next.as_ref(), reported) {
             Verdict::Known => Ok(true),
             Verdict::News(news) => {
                 self.changed.extend(news.into_iter().map(|record| (record.start.clone(), record)));
@@ -107,9 +131,34 @@ impl<'a, R: Reader + ?Sized> Draft<'a, R> {
         }
     }
 
-    /// What is to be written.
-    pub fn news(self) -> impl Iterator<Item = RangeRecord> {
-        self.changed.into_values()
+    /// The last record that begins at or before a key.
+    fn before(&self, key: &Bytes) -> StorageResult<Option<RangeRecord>> {
+        let drafted = self.changed.range(..=key.clone()).next_back().map(|(_, record)| record.clone());
+        let known = before(self.directory, key)?;
+        // What was absorbed is not there; what absorbed it is drafted, and begins before it.
+        Ok(later(known.filter(|known| !self.absorbed.contains_key(&known.start)), drafted))
+    }
+
+    /// The first record that begins after a key.
+    fn after(&self, key: &Bytes) -> StorageResult<Option<RangeRecord>> {
+        let after = (Bound::Excluded(key.clone()), Bound::Unbounded);
+        let drafted = self.changed.range::<Bytes, _>(after).next().map(|(_, record)| record.clone());
+        let mut at = key.clone();
+        let known = loop {
+            match list(self.directory, &at, 1)?.pop() {
+                Some(known) if self.absorbed.contains_key(&known.start) => at = known.start,
+                known => break known,
+            }
+        };
+        let both = [known, drafted].into_iter().flatten();
+        // What is drafted, if both begin with the same key.
+        Ok(both.reduce(|known, drafted| if known.start < drafted.start { known } else { drafted }))
+    }
+
+    /// The ranges that were absorbed, and what is to be written of others.
+    pub fn finish(self) -> (Vec<RangeRecord>, Vec<RangeRecord>) {
+        let absorbed = self.absorbed.into_values().collect();
+        (absorbed, self.changed.into_values().collect())
     }
 }
 
@@ -218,8 +267,12 @@ mod tests {
             for place in order {
                 assert_eq!(draft.take(reported[place].clone()), Ok(true));
             }
-            let spans: Vec<_> =
-                draft.news().map(|record| (record.range_id, record.start, record.end)).collect();
+            let spans: Vec<_> = draft
+                .finish()
+                .1
+                .into_iter()
+                .map(|record| (record.range_id, record.start, record.end))
+                .collect();
             let expected =
                 [(5, key(""), key("g")), (13, key("g"), key("m")), (9, key("m"), TENANT.span().end)];
             assert_eq!(spans, expected, "{order:?}");
@@ -269,7 +322,7 @@ mod tests {
                 truth.iter().map(|record| RangeRecord { index: record.index + 100, ..record.clone() }),
             );
             for report in sent {
-                let mut draft = Draft { directory: &engine, changed: std::mem::take(&mut directory) };
+                let mut draft = Draft { changed: std::mem::take(&mut directory), ..Draft::new(&engine) };
                 assert_eq!(draft.take(report), Ok(true), "a living range");
                 directory = draft.changed;
                 let records: Vec<_> = directory.values().collect();
@@ -282,5 +335,112 @@ mod tests {
             let known: Vec<_> = directory.values().map(spans).collect();
             assert_eq!(known, truth.iter().map(spans).collect::<Vec<_>>(), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn who_absorbs_has_the_keys_and_who_was_absorbed_is_no_more() {
+        let engine = MemoryEngine::new();
+        let (left, right) = (range(5, "", "g", 10), split_off(9, "g", "m", 30));
+        let rest = split_off(12, "m", "z", 7);
+        for record in [&left, &right, &rest] {
+            write(&engine, record);
+        }
+        let merged = RangeRecord { merges: 1, ..range(5, "", "m", 20) };
+        let spans = |records: Vec<RangeRecord>| -> Vec<_> {
+            records.into_iter().map(|record| (record.range_id, record.start, record.end)).collect()
+        };
+        let late = RangeRecord { index: 99, ..right.clone() };
+        for reports in [vec![merged.clone()], vec![late.clone(), merged.clone()], vec![merged.clone(), late]]
+        {
+            let mut draft = Draft::new(&engine);
+            assert!(reports.into_iter().all(|report| draft.take(report) == Ok(true)));
+            let (absorbed, news) = draft.finish();
+            assert_eq!(spans(absorbed), [(9, key("g"), key("m"))]);
+            assert_eq!(spans(news), [(5, key(""), key("m"))]);
+        }
+        // It was split again, before the right one of the two; who is heard of first has its keys.
+        let cut = RangeRecord { merges: 1, ..range(5, "", "d", 22) };
+        let other = RangeRecord { merges: 1, ..split_off(20, "d", "m", 1) };
+        for reports in [[cut.clone(), other.clone()], [other, cut]] {
+            let mut draft = Draft::new(&engine);
+            assert!(reports.into_iter().all(|report| draft.take(report) == Ok(true)));
+            let (absorbed, news) = draft.finish();
+            assert_eq!(spans(absorbed), [(9, key("g"), key("m"))]);
+            assert_eq!(spans(news), [(5, key(""), key("d")), (20, key("d"), key("m"))]);
+        }
+    }
+
+    #[test]
+    fn random_splits_and_merges_come_to_the_truth() {
+        use rand::rngs::StdRng;
+        use rand::{Rng, SeedableRng};
+        let mut merged = 0;
+        for seed in 0..300 {
+            let mut random = StdRng::seed_from_u64(seed);
+            let engine = MemoryEngine::new();
+            let mut truth = vec![range(5, "", "z", 1)];
+            let mut directory: BTreeMap<Bytes, RangeRecord> =
+                truth.iter().cloned().map(|record| (record.start.clone(), record)).collect();
+            let mut sent: Vec<RangeRecord> = Vec::new();
+            for step in 0..60 {
+                let place = random.random_range(0..truth.len());
+                let is_known = |record: &RangeRecord| {
+                    directory.get(&record.start).is_some_and(|known| {
+                        (known.range_id, &known.end, known.merges)
+                            == (record.range_id, &record.end, record.merges)
+                    })
+                };
+                // As the leaseholder of the root range allows it.
+                let next = truth.get(place + 1).filter(|next| is_known(next)).cloned();
+                let known = is_known(&truth[place]);
+                let left = &mut truth[place];
+                left.index += 1;
+                match (random.random_range(0..4), next) {
+                    (0, Some(next)) if known => {
+                        left.end = next.end;
+                        left.merges = left.merges.max(next.merges) + 1;
+                        truth.remove(place + 1);
+                        merged += 1;
+                    }
+                    (1, next) if known && (next.is_some() || left.end == key("z")) => {
+                        let at = key(&format!("{:03}", random.random_range(1..999)));
+                        if at > left.start && at < left.end {
+                            let end = std::mem::replace(&mut left.end, at.clone());
+                            let right = RangeRecord {
+                                range_id: 6 + step,
+                                start: at,
+                                end,
+                                origin: 5,
+                                index: 0,
+                                merges: left.merges,
+                                ..RangeRecord::default()
+                            };
+                            truth.insert(place + 1, right);
+                        }
+                    }
+                    _ => {}
+                }
+                sent.push(truth[random.random_range(0..truth.len())].clone());
+                // Any that was ever sent, also again.
+                let report = sent[random.random_range(0..sent.len())].clone();
+                let mut draft = Draft { changed: directory.clone(), ..Draft::new(&engine) };
+                draft.take(report).expect("taken");
+                directory = draft.changed;
+                let records: Vec<_> = directory.values().collect();
+                for pair in records.windows(2) {
+                    assert!(pair[0].end <= pair[1].start, "seed {seed}: records overlap");
+                }
+            }
+            for record in &truth {
+                let report = RangeRecord { index: record.index + 100, ..record.clone() };
+                let mut draft = Draft { changed: directory.clone(), ..Draft::new(&engine) };
+                assert_eq!(draft.take(report), Ok(true), "a living range");
+                directory = draft.changed;
+            }
+            let spans = |record: &RangeRecord| (record.range_id, record.start.clone(), record.end.clone());
+            let known: Vec<_> = directory.values().map(spans).collect();
+            assert_eq!(known, truth.iter().map(spans).collect::<Vec<_>>(), "seed {seed}");
+        }
+        assert!(merged > 300, "only {merged} merges");
     }
 }

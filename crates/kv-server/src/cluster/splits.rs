@@ -1,20 +1,22 @@
-//! Which ranges this node splits of its own accord, and when.
+//! Which ranges this node splits or merges of its own accord, and when.
 //!
 //! A tenant's range whose lease is held here is split when it holds too much ([`crate::split_size`]), or when it has
 //! been busy for a while and there are other nodes that could take a part of the load ([`crate::split_load`]): a
 //! transaction over two ranges costs more than one within a range, so a node that is alone gains nothing by it.
+//! When it and its right neighbour hold little and have been idle for long, it absorbs that ([`crate::merge_idle`]).
 //! One range at a time, so that whatever goes wrong with it goes wrong slowly.
 
-use super::Cluster;
+use super::{Cluster, MergeLimits};
 use crate::bounds;
+use crate::merge_idle::{IdleRanges, LOAD_SHARE, SIZE_SHARE};
 use crate::node::Node;
 use crate::pipeline::{Load, Standing};
 use crate::split_load::Finder;
 use crate::split_size::{MIN_RANGE_BYTES, Measured, Measuring, Sizes};
 use bytes::Bytes;
-use kv_api::{BatchRequest, KvError, Span, TenantId};
+use kv_api::{BatchRequest, KvError, KvErrorKind, Span, TenantId};
 use parking_lot::Mutex;
-use replication::RangeId;
+use replication::{RangeDescriptor, RangeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +49,21 @@ pub(super) struct Splits {
     at_work: AtomicBool,
     /// When one could not be split last.
     failed: Mutex<Option<Instant>>,
+    /// Ranges that may absorb their right neighbours.
+    idle: Mutex<IdleRanges>,
+    /// Ranges that are frozen here.
+    frozen: Mutex<BTreeMap<RangeId, Frozen>>,
+}
+
+/// What is remembered of a range that is frozen.
+#[derive(Clone, Copy)]
+struct Frozen {
+    /// Since when.
+    since: Instant,
+    /// Whether whoever was to absorb it has given up.
+    given_up: bool,
+    /// Whether it is being found out what became of the merge.
+    settling: bool,
 }
 
 /// One is being split, or measured, for as long as this is there.
@@ -89,6 +106,43 @@ impl Splits {
         let mut cuts =
             ripe.filter_map(|(range, watched)| Some((*range, watched.finder.cut(&span(*range)?)?)));
         cuts.next()
+    }
+
+    /// Notes that a range has come to hold so much more.
+    pub fn grew(&self, range: RangeId, bytes: u64) {
+        self.sizes.lock().wrote(range, bytes);
+    }
+
+    /// Notes that whoever was to absorb a range has given up.
+    pub fn given_up(&self, range: RangeId) {
+        let frozen = || Frozen { since: Instant::now(), given_up: true, settling: false };
+        self.frozen.lock().entry(range).or_insert_with(frozen).given_up = true;
+    }
+
+    /// Takes in which ranges are frozen. Returns those of which it is to be found out what became of the merge, because
+    /// they have been for long or nobody goes on with it.
+    pub fn frozen_for_long<T>(
+        &self,
+        ranges: Vec<(RangeDescriptor, T)>,
+        now: Instant,
+        patience: Duration,
+    ) -> Vec<(RangeDescriptor, T)> {
+        let mut frozen = self.frozen.lock();
+        frozen.retain(|range, _| ranges.iter().any(|(other, _)| other.range_id == *range));
+        let mut is_due = |range: RangeId| {
+            let new = || Frozen { since: now, given_up: false, settling: false };
+            let frozen = frozen.entry(range).or_insert_with(new);
+            let due = frozen.given_up || now.duration_since(frozen.since) >= patience;
+            due && !std::mem::replace(&mut frozen.settling, true)
+        };
+        ranges.into_iter().filter(|(range, _)| is_due(range.range_id)).collect()
+    }
+
+    /// Notes that it was found out, or could not be.
+    pub fn settled(&self, range: RangeId) {
+        if let Some(frozen) = self.frozen.lock().get_mut(&range) {
+            frozen.settling = false;
+        }
     }
 
     /// Begins to look at a range anew.
@@ -156,6 +210,60 @@ impl Cluster {
                 *cluster.splits.failed.lock() = Some(Instant::now());
             }
         });
+    }
+
+    /// Merges ranges, in the background, if one has been small and idle for long, and its right neighbour is, too.
+    pub(super) async fn merge_where_possible(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), KvError> {
+        let (patience, split_load) = (node.limits.merge_after, node.limits.split_load);
+        if patience.is_zero() {
+            return Ok(());
+        }
+        let has_neighbour = |range: &RangeId| {
+            let span = node.pipeline.span(*range).filter(is_users);
+            let tenant = span.as_ref().and_then(|span| TenantId::of_key(&span.start));
+            span.zip(tenant).is_some_and(|(span, tenant)| span.end < tenant.span().end)
+        };
+        let held = node.pipeline.held_ranges().await?;
+        let ranges: BTreeMap<RangeId, u64> = {
+            let progress = self.placing.lock();
+            let load = |range: RangeId| progress.loads().get(&range).copied().unwrap_or(0);
+            held.into_iter().filter(has_neighbour).map(|range| (range, load(range))).collect()
+        };
+        let most = split_load / LOAD_SHARE;
+        let looked = self.splits.idle.lock().look(&ranges, most, patience, Instant::now());
+        node.pipeline.touch(&looked.waiting);
+        node.pipeline.touch(looked.due.as_slice());
+        let Some(range) = looked.due.filter(|_| self.splits.begin()) else { return Ok(()) };
+        let (cluster, node) = (Arc::clone(self), Arc::clone(node));
+        let at_work = AtWork(Arc::clone(self));
+        tokio::spawn(async move {
+            let _at_work = at_work;
+            match cluster.merge_if_small(&node, range, most).await {
+                Ok(right) => {
+                    tracing::info!(range, right, "ranges were merged because they were small and idle");
+                    cluster.splits.idle.lock().forget(range);
+                }
+                Err(error) => {
+                    tracing::debug!(range, "ranges were not merged: {error}");
+                    cluster.splits.idle.lock().tried(range, Instant::now());
+                }
+            }
+        });
+        Ok(())
+    }
+
+    async fn merge_if_small(
+        &self,
+        node: &Arc<Node>,
+        range: RangeId,
+        max_load: u64,
+    ) -> Result<RangeId, KvError> {
+        let max_bytes = node.limits.max_range_bytes.max(MIN_RANGE_BYTES) / SIZE_SHARE;
+        let span = node.pipeline.span(range).ok_or_else(|| KvError::range_not_found(range))?;
+        if self.measure(node, span, max_bytes).await? > max_bytes {
+            return Err(KvError::new(KvErrorKind::Unavailable, "the range holds too much"));
+        }
+        self.merge(node, range, None, MergeLimits { max_bytes, max_load }).await
     }
 
     async fn split_busy(&self, node: &Arc<Node>, range: RangeId, key: Bytes) -> Result<(), KvError> {

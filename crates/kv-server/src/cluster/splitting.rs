@@ -13,7 +13,7 @@ use super::message::{GetRangeId, Kind, Named};
 use crate::directory::{before, counter_key, last_range, list};
 use crate::guards::HeldIntents;
 use crate::node::Node;
-use crate::pipeline::{ROOT, SplitAt, Standing};
+use crate::pipeline::{Change, ROOT, SplitAt, Standing};
 use bytes::Bytes;
 use kv_api::{KvError, KvErrorKind, TenantId};
 use replication::RangeId;
@@ -80,7 +80,7 @@ impl Cluster {
         let new = self.ask_for_range_id(node, asked).await?;
         let tenant = TenantId::of_key(key).map_or(0, |tenant| tenant.0);
         let _held = HeldIntents::await_none(node, tenant, range, INTENTS_PATIENCE).await;
-        node.pipeline.split(range, SplitAt { key: key.clone(), new }).await?;
+        node.pipeline.change(range, Change::Split(SplitAt { key: key.clone(), new })).await?;
         Ok(new)
     }
 
@@ -157,7 +157,7 @@ mod tests {
     /// Splits a range of which the directory hears nothing.
     async fn split_untold(node: &Node, range: RangeId, name: &str, new: RangeId) {
         let key = TENANT.prefixed(name.as_bytes());
-        node.pipeline.split(range, SplitAt { key, new }).await.expect("split");
+        node.pipeline.change(range, Change::Split(SplitAt { key, new })).await.expect("split");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

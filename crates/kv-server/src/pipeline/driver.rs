@@ -1,7 +1,11 @@
 //! The thread that owns the node's replicas.
 
+mod change;
+mod merge;
 mod split;
 
+pub use change::Change;
+pub use merge::{Absorption, FreezeFor};
 pub use split::SplitAt;
 
 use super::recovery::Recovery;
@@ -11,12 +15,15 @@ use super::{
 use crate::clock_check::ClockCheck;
 use crate::command::CommandError;
 use crate::environment::Environment;
+use crate::faults::Bug;
 use crate::metrics::metrics;
 use crate::span_config;
 use bytes::Bytes;
+use change::Changing;
 use hashbrown::HashSet;
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use parking_lot::Mutex;
+use replication::command::Freeze;
 use replication::config::TICK_MS;
 use replication::liveness::SUPPORT_MS;
 use replication::message::{HeartbeatAck, Members, Payload};
@@ -24,7 +31,6 @@ use replication::{
     Envelope, Event, GroupStatus, LeaseView, Millis, NodeId, Proposal, RangeDescriptor, RangeId,
     ReplicationError, Sound, Store,
 };
-use split::Splitting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +59,8 @@ pub trait Transport: Send + Sync {
 pub struct Status {
     /// Its number.
     pub range: RangeId,
+    /// Whether it is frozen, and for which merge.
+    pub frozen: Option<Freeze>,
     /// Its replica here.
     pub group: GroupStatus,
     /// Its keys and configuration, once they have arrived.
@@ -75,6 +83,8 @@ pub struct NodesStatus {
 pub struct Surveyed {
     /// Its range.
     pub range: RangeId,
+    /// Whether it is frozen.
+    pub frozen: bool,
     /// Keys and configuration, once they have arrived.
     pub descriptor: Option<RangeDescriptor>,
     /// Who belongs to the range, as far as is applied here.
@@ -93,8 +103,8 @@ struct Awake {
     lapsed: Option<Millis>,
     /// To whom the lease goes as soon as nothing is under way.
     leaving: Option<Leaving>,
-    /// Where it is being split.
-    splitting: Option<Splitting>,
+    /// How it is being changed.
+    changing: Option<Changing>,
 }
 
 /// A lease that is about to be handed over.
@@ -137,8 +147,8 @@ pub(super) struct Driver {
     closing: Option<Millis>,
     /// Ranges whose leases are to be handed over.
     leaving: BTreeSet<RangeId>,
-    /// Ranges that are being split.
-    splitting: BTreeSet<RangeId>,
+    /// Ranges that are being split or merged.
+    changing: BTreeSet<RangeId>,
     /// Who waits for entries to be applied.
     reaching: Vec<(RangeId, u64, oneshot::Sender<bool>)>,
     disk_was_full: bool,
@@ -192,7 +202,7 @@ impl Driver {
             changed: BTreeSet::new(),
             closing: None,
             leaving: BTreeSet::new(),
-            splitting: BTreeSet::new(),
+            changing: BTreeSet::new(),
             reaching: Vec::new(),
             disk_was_full: false,
             clocks,
@@ -354,7 +364,7 @@ impl Driver {
             self.transport.send(stamped(envelope, &self.shared.environment));
         }
         self.hand_over(now);
-        self.propose_splits(now);
+        self.propose_changes(now);
         self.publish();
         self.tell_reached();
         Ok(())
@@ -481,7 +491,7 @@ impl Driver {
         let found = state.ranges.entry(range).or_insert_with(|| RangeState::new(span_of(descriptor)));
         if found.span.start != descriptor.start || found.span.end != descriptor.end {
             found.span = span_of(descriptor);
-            found.splits += 1;
+            found.changes += 1;
         }
     }
 
@@ -574,11 +584,15 @@ impl Driver {
                 let _ = answer.send(self.store.change_members(now, range, change).map_err(refused));
             }
             Asked::TransferLease(range, to, answer) => self.begin_leaving(now, range, to, answer),
-            Asked::Split(range, at, answer) => self.begin_split(now, range, at, answer),
+            Asked::Change(range, change, answer) => self.begin_change(now, range, change, answer),
+            Asked::Frozen(answer) => {
+                let _ = answer.send(self.frozen());
+            }
             Asked::Statuses(ranges, answer) => {
                 let status = |range| {
                     let group = self.store.status(range)?;
-                    Some(Status { range, group, descriptor: self.store.descriptor(range).cloned() })
+                    let descriptor = self.store.descriptor(range).cloned();
+                    Some(Status { range, group, descriptor, frozen: self.store.frozen(range) })
                 };
                 let _ = answer.send(ranges.into_iter().filter_map(status).collect());
             }
@@ -608,6 +622,7 @@ impl Driver {
                 };
                 let surveyed = found.into_iter().map(|(range, state)| Surveyed {
                     range,
+                    frozen: state.frozen.is_some(),
                     descriptor: state.descriptor,
                     members: state.members,
                 });
@@ -649,7 +664,7 @@ impl Driver {
     ) {
         let awake = self.awake.get_mut(&range).filter(|awake| awake.acquired.is_some());
         match awake {
-            Some(awake) if awake.leaving.is_none() && awake.splitting.is_none() => {
+            Some(awake) if awake.leaving.is_none() && awake.changing.is_none() => {
                 awake.leaving = Some(Leaving { to, since: now, answer });
                 if let Some(found) = self.shared.state.lock().ranges.get_mut(&range) {
                     found.held = None;
@@ -703,7 +718,10 @@ impl Driver {
         }
         let unused: Vec<RangeId> = {
             let state = self.shared.state.lock();
-            let held = |range: &RangeId| state.ranges.get(range).is_some_and(|found| found.held.is_some());
+            let held = |range: &RangeId| {
+                let served = state.ranges.get(range).is_some_and(|found| found.held.is_some());
+                served || self.store.frozen(*range).is_some()
+            };
             let unused = self
                 .awake
                 .iter()
@@ -762,8 +780,8 @@ impl Driver {
             Event::Applied { range, id, index } => {
                 if let Some(queued) = self.pending.remove(&id) {
                     self.finish(queued, Ok(index));
-                } else if self.is_split(range, id) {
-                    self.end_split(range, Ok(()));
+                } else if self.is_change(range, id) {
+                    self.end_change(range, Ok(()));
                 } else if self.awake.get(&range).is_some_and(|awake| awake.recovery.is(id)) {
                     self.recover(now, range)?;
                 }
@@ -771,8 +789,8 @@ impl Driver {
             Event::Rejected { range, id } => {
                 if let Some(queued) = self.pending.remove(&id) {
                     self.finish(queued, Err(CommandError::Rejected));
-                } else if self.is_split(range, id) {
-                    self.end_split(range, Err(super::not_leaseholder()));
+                } else if self.is_change(range, id) {
+                    self.end_change(range, Err(super::not_leaseholder()));
                 }
             }
             Event::LeaseAcquired { range, sequence, floor, .. } => {
@@ -819,12 +837,18 @@ impl Driver {
                 self.described(range);
             }
             Event::Created { range, .. } => self.created(now, range)?,
+            Event::Frozen { range } | Event::Thawed { range } => {
+                self.changed.insert(range);
+            }
+            Event::Absorbed { range, served, .. } => self.absorbed(now, range, served),
             Event::Slept { range } => {
                 tracing::debug!(range, "a range fell asleep");
                 self.leave(range);
             }
             Event::Removed { range } => {
                 tracing::info!(range, "this node no longer has a replica");
+                // Also what came to be known of a transaction after the lease was lost.
+                self.forget(range);
                 self.leave(range);
                 if let Some(hook) = self.hook.lock().clone() {
                     hook.removed(range);
@@ -937,7 +961,9 @@ impl Driver {
                 (LeaseView::Held { sequence, ceiling, until }, Some(acquired))
                     if sequence == acquired
                         && awake.leaving.is_none()
-                        && awake.splitting.is_none()
+                        && awake.changing.is_none()
+                        && (self.store.frozen(range).is_none()
+                            || self.shared.environment.planted(Bug::FrozenServes))
                         && awake.recovery.is_complete()
                         && ceiling > found.clock.latest() =>
                 {
@@ -963,7 +989,7 @@ impl Driver {
 
     fn lease_lost(&mut self, range: RangeId, leader: Option<NodeId>) {
         // It may be applied yet.
-        self.end_split(range, Err(CommandError::Unknown.into()));
+        self.end_change(range, Err(CommandError::Unknown.into()));
         if let Some(awake) = self.awake.get_mut(&range) {
             *awake = Awake::default();
         }

@@ -20,13 +20,40 @@ async fn ask(node: &Arc<Node>, caller: Caller, header: Header, requests: Vec<Req
     answer.expect("answered")
 }
 
+async fn start() -> Arc<Node> {
+    let node = Node::start(Arc::new(MemoryEngine::new()), Limits::default()).expect("start");
+    let create = RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 });
+    ask(&node, Caller::Control, Header::default(), vec![create]).await;
+    node
+}
+
+/// A coordinator that has not heard of a merge had one of two parts prepared that are one by now, and is gone.
+#[tokio::test]
+async fn a_key_that_was_not_written_is_not_taken_for_prepared() {
+    let node = start().await;
+    let [written, other] = [b"a", b"b"].map(|name| TENANT.prefixed(name));
+    let id = Bytes::from_static(&[3; 16]);
+    let header = Header { txn: Some(TxnMeta { id: id.clone(), ..TxnMeta::default() }), ..Header::default() };
+    let first = Put { key: TENANT.prefixed(b"c"), value: Bytes::from_static(b"1"), sequence: 1 };
+    let lone = ask(&node, Caller::Tenant(TENANT), Header::default(), vec![RequestKind::Put(first)]).await;
+    let timestamp = lone.commit_timestamp.expect("committed");
+    let prepare = Prepare { anchor: TENANT.prefixed(b"z"), timestamp, staged: vec![] };
+    let put = Put { key: written.clone(), value: Bytes::from_static(b"1"), sequence: 1 };
+    let end = EndTxn { commit: true, prepare: Some(prepare), ..EndTxn::default() };
+    let requests = vec![RequestKind::Put(put), RequestKind::EndTxn(end)];
+    let prepared = ask(&node, Caller::Tenant(TENANT), header, requests).await.prepared_at;
+    for (key, status) in [(written, OutcomeStatus::Prepared), (other, OutcomeStatus::Aborted)] {
+        let question =
+            AskOutcome { tenant: TENANT.0, txn: id.clone(), key, confirm: prepared, committed: None };
+        assert_eq!(answer(&node, question).await.expect("an answer").status(), status);
+    }
+}
+
 /// A coordinator is slow: somebody asks whether its part is prepared where it was meant to commit. It is not, but
 /// above, and the coordinator may commit it there yet.
 #[tokio::test]
 async fn a_part_prepared_above_what_is_asked_for_can_be_committed_there() {
-    let node = Node::start(Arc::new(MemoryEngine::new()), Limits::default()).expect("start");
-    let create = RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 });
-    ask(&node, Caller::Control, Header::default(), vec![create]).await;
+    let node = start().await;
     let tenant = Caller::Tenant(TENANT);
     let key = TENANT.prefixed(b"a");
     let put = || Put { key: key.clone(), value: Bytes::from_static(b"1"), sequence: 1 };

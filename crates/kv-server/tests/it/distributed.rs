@@ -173,6 +173,35 @@ async fn prepared_writes_are_seen_when_they_are_decided_and_only_then() {
     assert_eq!((two.get("a").await.as_deref(), two.get("x").await.as_deref()), (Some("1"), Some("1")));
 }
 
+/// A coordinator that has not heard of a merge asks for two parts in one range.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_parts_that_are_one_by_now_are_not_prepared() {
+    let mut two = Two::start().await;
+    let start = TENANT.span().start;
+    let merge = RequestKind::MergeRange(MergeRange { start, end: key("m") });
+    let control = Client { caller: Caller::Control, ..two.node.client() };
+    let header = Header { range_id: two.left, ..Header::default() };
+    control.ask_once(batch(header, vec![merge])).await.expect("merged");
+    two.right = two.left;
+    let begin = || Coordinator::begin(&two.node.client());
+    // The record would name a key of the range that is not prepared with it.
+    let staged = begin().prepare(&two, "a", "1", soon(), &["a", "x"]).await;
+    assert_eq!(kind(staged), KvErrorKind::Aborted);
+    // Without such a record, the second part is not taken for the first, asked for once more.
+    let txn = begin();
+    let prepare = |name| {
+        let prepare = Prepare { anchor: key("a"), timestamp: soon(), staged: vec![] };
+        let end = EndTxn { commit: true, prepare: Some(prepare), ..EndTxn::default() };
+        txn.ask(&two, name, vec![put(name, "1", 1), RequestKind::EndTxn(end)])
+    };
+    prepare("a").await.expect("prepared");
+    prepare("a").await.expect("again");
+    assert_eq!(kind(prepare("x").await), KvErrorKind::Aborted);
+    txn.abort(&two, "a").await;
+    two.node.settled().await;
+    assert_eq!(two.get("x").await.as_deref(), Some("0"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_below_do_not_wait_and_what_they_read_stays() {
     let two = Two::start().await;

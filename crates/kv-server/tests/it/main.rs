@@ -5,6 +5,7 @@ mod contention;
 mod crash;
 mod distributed;
 mod histories;
+mod merge;
 mod nodes;
 mod peers;
 mod protocol;

@@ -173,6 +173,23 @@ impl Nodes {
     }
 }
 
+impl Nodes {
+    /// Asks whoever serves a range to merge it with the one that follows, until that has happened.
+    pub async fn merge(&self, range: &RangeInfo) {
+        let merge = MergeRange { start: range.start.clone(), end: range.end.clone() };
+        let name = text(&range.start[kv_api::key::TENANT_PREFIX_LEN..]);
+        // Refused, because it was merged before.
+        let done = |error: &KvError| error.kind() == KvErrorKind::InvalidRequest;
+        loop {
+            match self.ask(Caller::Control, &name, RequestKind::MergeRange(merge.clone())).await {
+                Ok(_) => return,
+                Err(error) if done(&error) => return,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+}
+
 /// Whether nothing was carried out, because the range is elsewhere or not to be used for the moment.
 fn is_elsewhere(error: &KvError) -> bool {
     matches!(

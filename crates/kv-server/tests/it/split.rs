@@ -10,37 +10,41 @@ use kv_server::authorize::Caller;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-fn control(client: &Client) -> Client {
+pub fn control(client: &Client) -> Client {
     Client { caller: Caller::Control, ..client.clone() }
 }
 
-fn at_range(range_id: u64) -> Header {
+pub fn at_range(range_id: u64) -> Header {
     Header { range_id, ..Header::default() }
 }
 
 /// Asks for a split at a key of the usual tenant.
-async fn split(client: &Client, range_id: u64, name: &str) -> Result<(), KvError> {
+pub async fn split(client: &Client, range_id: u64, name: &str) -> Result<(), KvError> {
     let split = RequestKind::SplitRange(SplitRange { key: key(name) });
     control(client).ask_once(batch(at_range(range_id), vec![split])).await.map(drop)
 }
 
 /// The usual tenant's ranges as the directory has them.
-async fn ranges(client: &Client) -> Vec<RangeInfo> {
+pub async fn ranges(client: &Client) -> Vec<RangeInfo> {
     let listed = RequestKind::Ranges(RangesRequest::default());
     let answer = control(client).ask_once(batch(Header::default(), vec![listed])).await.expect("a list");
     let span = TENANT.span();
     answer.responses[0].ranges.iter().filter(|range| span.contains(&range.start)).cloned().collect()
 }
 
-fn spans(ranges: &[RangeInfo]) -> Vec<(Bytes, Bytes)> {
+pub fn spans(ranges: &[RangeInfo]) -> Vec<(Bytes, Bytes)> {
     ranges.iter().map(|range| (range.start.clone(), range.end.clone())).collect()
 }
 
-async fn in_range(client: &Client, range_id: u64, request: RequestKind) -> Result<BatchResponse, KvError> {
+pub async fn in_range(
+    client: &Client,
+    range_id: u64,
+    request: RequestKind,
+) -> Result<BatchResponse, KvError> {
     client.ask_once(batch(at_range(range_id), vec![request])).await
 }
 
-async fn get_in(client: &Client, range_id: u64, name: &str) -> Option<String> {
+pub async fn get_in(client: &Client, range_id: u64, name: &str) -> Option<String> {
     value_of(&in_range(client, range_id, get(name)).await.expect("get"))
 }
 
@@ -76,7 +80,7 @@ async fn both_parts_of_a_range_serve_their_keys_and_no_others() {
 
 /// Writes a key again and again, each value one larger than the last, until told to stop; gives the last value
 /// that was acknowledged. A value that was read is never followed by a smaller one.
-async fn count_up(nodes: Arc<Nodes>, name: String, stop: watch::Receiver<bool>) -> u64 {
+pub async fn count_up(nodes: Arc<Nodes>, name: String, stop: watch::Receiver<bool>) -> u64 {
     let mut last = 0;
     while !*stop.borrow() {
         match nodes.put(&name, &(last + 1).to_string()).await {

@@ -193,7 +193,8 @@ impl Txn {
     }
 
     pub async fn abort(&mut self) -> Result<(), KvError> {
-        let header = Header { txn: self.header.txn.clone(), ..Header::default() };
+        let (txn, range_id) = (self.header.txn.clone(), self.header.range_id);
+        let header = Header { txn, range_id, ..Header::default() };
         self.client.ask(batch(header, vec![RequestKind::EndTxn(EndTxn::default())])).await.map(drop)
     }
 }

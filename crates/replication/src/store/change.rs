@@ -23,7 +23,7 @@ impl<F: Faults> Store<F> {
         let refuse = |reason: &str| ReplicationError::Change { range, reason: reason.to_owned() };
         let group = self.groups.get(&range).ok_or(ReplicationError::NoReplica(range))?;
         let own = group.state.descriptor.as_ref().ok_or(ReplicationError::NoReplica(range))?;
-        check(range, own, &group.state.members, change).map_err(refuse)?;
+        check(range, own, group.state.frozen.as_ref(), &group.state.members, change).map_err(refuse)?;
         if group.raft.raft.has_pending_conf() {
             return Err(refuse("its members are changing"));
         }
@@ -33,11 +33,14 @@ impl<F: Faults> Store<F> {
                     |other: &RangeDescriptor| other.range_id == created.range_id || overlap(other, created);
                 pending.created.iter().any(same)
             };
-            if pending.descriptor.is_some() || change.descriptor.is_some() || change.created.iter().any(meets)
-            {
+            let alone = |change: &RangeChange| {
+                change.descriptor.is_some() || change.freeze.is_some() || change.thaw.is_some()
+            };
+            if alone(pending) || alone(change) || change.created.iter().any(meets) {
                 return Err(refuse("another change is under way"));
             }
         }
+        self.check_room(range, change).map_err(refuse)?;
         for created in &change.created {
             if self.index.contains(created.range_id) {
                 return Err(refuse(&format!("range {} exists already", created.range_id)));
@@ -52,16 +55,27 @@ impl<F: Faults> Store<F> {
         Ok(())
     }
 
-    /// Applies a change that fits the range.
+    /// Applies a change that fits the range; false if it cannot be applied here, and the replica goes.
     pub(super) fn apply_change(
         &mut self,
         range: RangeId,
         change: RangeChange,
         batch: &mut WriteBatch,
         events: &mut Vec<Event>,
-    ) -> ReplicationResult<()> {
-        let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
-        let Some(old) = group.state.descriptor.clone() else { return Ok(()) };
+    ) -> ReplicationResult<bool> {
+        if change.absorbed.is_some() && !self.absorb(range, &change, batch, events)? {
+            return Ok(false);
+        }
+        let Some(group) = self.groups.get_mut(&range) else { return Ok(true) };
+        let Some(old) = group.state.descriptor.clone() else { return Ok(true) };
+        if let Some(freeze) = change.freeze {
+            group.state.frozen = Some(freeze);
+            events.push(Event::Frozen { range });
+        }
+        if change.thaw.is_some() {
+            group.state.frozen = None;
+            events.push(Event::Thawed { range });
+        }
         let lease = &group.state.lease;
         // Up to there this range has served the keys that it gives up. It has served nothing in them since
         // its leaseholder said so, which is the one whose lease is in force.
@@ -81,7 +95,7 @@ impl<F: Faults> Store<F> {
         for descriptor in change.created {
             self.create(&old, descriptor, &members, floor, batch, events)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Writes the first replica of a range, unless there is one or must not be one.
@@ -159,13 +173,27 @@ impl<F: Faults> Store<F> {
             return Err(StorageError::DiskFull("the replicas wait for space".to_owned()).into());
         }
         let mut batch = WriteBatch::new();
+        self.put_destroyed(range, &mut batch)?;
+        self.engine.write(&batch, true)?;
+        let mut events = Vec::new();
+        self.forget_destroyed(range, &mut events);
+        self.events.append(&mut events);
+        Ok(())
+    }
+
+    /// Adds to a batch that a range is no more here.
+    pub(super) fn put_destroyed(&self, range: RangeId, batch: &mut WriteBatch) -> ReplicationResult<()> {
         if let Some(state) = self.state_of(range)? {
             for descriptor in [&state.descriptor, &state.arriving].into_iter().flatten() {
-                clear(&mut batch, &descriptor.start, &descriptor.end);
+                clear(batch, &descriptor.start, &descriptor.end);
             }
         }
-        state::destroy(&mut batch, range);
-        self.engine.write(&batch, true)?;
+        state::destroy(batch, range);
+        Ok(())
+    }
+
+    /// The same in memory.
+    pub(super) fn forget_destroyed(&mut self, range: RangeId, events: &mut Vec<Event>) {
         let existed = self.index.contains(range);
         self.index.remove(range);
         self.dirty.remove(&range);
@@ -174,14 +202,13 @@ impl<F: Faults> Store<F> {
                 self.resign(range, group.term(), &group.state.members);
             }
             if group.holding.is_some() {
-                self.events.push(Event::LeaseLost { range });
+                events.push(Event::LeaseLost { range });
             }
         }
         if existed {
-            self.events.push(Event::Removed { range });
+            events.push(Event::Removed { range });
             tracing::info!(range, "the replica was destroyed");
         }
-        Ok(())
     }
 
     /// Tells the members that this node no longer leads: those who know it for the leader would wait for as long

@@ -4,6 +4,7 @@ use super::Store;
 use crate::Millis;
 use crate::error::{ReplicationError, ReplicationResult};
 use crate::faults::Faults;
+use crate::group::Pending;
 use crate::message::{NodeId, RangeId};
 use bytes::Bytes;
 use prost::Message;
@@ -82,6 +83,11 @@ impl<F: Faults> Store<F> {
         let members = &group.state.members;
         if members.is_joint() || group.raft.raft.has_pending_conf() {
             return Err(refuse("another change is under way"));
+        }
+        let freezes =
+            |pending: &Pending| pending.change.as_ref().is_some_and(|change| change.freeze.is_some());
+        if group.state.frozen.is_some() || group.pending.values().any(freezes) {
+            return Err(refuse("the range is about to be absorbed"));
         }
         let wire = match change {
             MemberChange::AddLearner(node) if members.contains(node) => {

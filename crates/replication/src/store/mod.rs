@@ -5,12 +5,14 @@
 //! * `persist`: one batch and one sync for all groups, and applying.
 //! * `members`: changes of members and of leaders.
 //! * `change`: ranges that come to be, and ranges that are destroyed.
+//! * `merge`: ranges that absorb their neighbours.
 //! * `sleep`: groups that leave memory and come back.
 //! * `local`: which replicas there are, awake or not.
 
 mod change;
 mod local;
 mod members;
+mod merge;
 mod persist;
 mod receive;
 mod sleep;
@@ -133,6 +135,26 @@ pub enum Event {
         /// What it is now.
         descriptor: RangeDescriptor,
     },
+    /// A range serves nothing any more, because its left neighbour is about to absorb it. That is durable here.
+    Frozen {
+        /// The range.
+        range: RangeId,
+    },
+    /// A range serves again: the merge did not come about.
+    Thawed {
+        /// The range.
+        range: RangeId,
+    },
+    /// A range has the keys and contents of its right neighbour, which is no more. The event that its descriptor
+    /// changed follows.
+    Absorbed {
+        /// The range.
+        range: RangeId,
+        /// The neighbour.
+        right: RangeId,
+        /// The largest timestamp that was served there.
+        served: Timestamp,
+    },
     /// A group nobody used has left memory. If this node held its lease, [`Event::LeaseLost`] came before.
     Slept {
         /// The range.
@@ -248,6 +270,7 @@ fn first_state(descriptor: RangeDescriptor, members: Members, floor: Timestamp) 
         incomplete: false,
         arriving: None,
         whole_at: FIRST_INDEX,
+        frozen: None,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::message::{Envelope, Members, NodeId, RangeId};
 use crate::snapshot::clear;
 use crate::state::{self, HardState, put_hard_state, put_state};
 use crate::store::members::decode_change;
+use bytes::Bytes;
 use kv_api::Timestamp;
 use raft::Ready;
 use raft::eraftpb::{Entry, EntryType};
@@ -134,7 +135,8 @@ impl<F: Faults> Store<F> {
             }
         }
         let committed = ready.take_committed_entries();
-        self.apply(range, &committed, &mut round.batch, &mut round.events)
+        round.sync |= self.apply(range, &committed, &mut round.batch, &mut round.events)?;
+        Ok(())
     }
 
     fn put_changed_state(&mut self, range: RangeId, batch: &mut WriteBatch) {
@@ -174,7 +176,7 @@ impl<F: Faults> Store<F> {
             }
             let (messages, committed) = (light.take_messages(), light.take_committed_entries());
             self.send_raft(now, range, messages);
-            self.apply(range, &committed, &mut next.batch, &mut next.events)?;
+            next.sync |= self.apply(range, &committed, &mut next.batch, &mut next.events)?;
             self.put_changed_state(range, &mut next.batch);
             if let Some(group) = self.groups.get_mut(&range) {
                 let applied = group.state.applied;
@@ -219,16 +221,17 @@ impl<F: Faults> Store<F> {
         tracing::info!(range, "the replica was removed");
     }
 
-    /// Applies committed entries to a batch.
+    /// Applies committed entries to a batch. Says whether it is to be synced.
     fn apply(
         &mut self,
         range: RangeId,
         entries: &[Entry],
         batch: &mut WriteBatch,
         events: &mut Vec<Event>,
-    ) -> ReplicationResult<()> {
+    ) -> ReplicationResult<bool> {
+        let mut sync = false;
         for entry in entries {
-            let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
+            let Some(group) = self.groups.get_mut(&range) else { return Ok(sync) };
             if entry.index <= group.state.applied {
                 continue;
             }
@@ -246,12 +249,19 @@ impl<F: Faults> Store<F> {
                     let command = Command::from_entry(&entry.data).ok_or_else(damaged)?;
                     let here = Here { node: self.config.node, epoch: self.config.epoch };
                     let place = events.len();
-                    let change = apply_command(group, entry, command, here, &self.faults, batch, events)?;
-                    if let Some(change) = change {
-                        // Before the event that the command is applied: who waits for it wants to use them.
-                        let mut told = Vec::new();
-                        self.apply_change(range, change, batch, &mut told)?;
-                        events.splice(place..place, told);
+                    let applied = apply_command(group, entry, command, here, &self.faults, events);
+                    if let Some((effects, change)) = applied {
+                        if let Some(change) = change {
+                            sync |= change.freeze.is_some();
+                            // Before the event that the command is applied: who waits for it wants to use them.
+                            let mut told = Vec::new();
+                            let there = self.apply_change(range, change, batch, &mut told)?;
+                            events.splice(place..place, told);
+                            if !there {
+                                return Ok(sync);
+                            }
+                        }
+                        batch.decode_into(&effects)?;
                     }
                 }
                 EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
@@ -276,13 +286,13 @@ impl<F: Faults> Store<F> {
                     events.push(Event::MembersChanged { range, members, index: entry.index });
                 }
             }
-            let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
+            let Some(group) = self.groups.get_mut(&range) else { return Ok(sync) };
             (group.state.applied, group.state.applied_term) = (entry.index, entry.term);
             group.state_changed = true;
         }
-        let Some(group) = self.groups.get_mut(&range) else { return Ok(()) };
+        let Some(group) = self.groups.get_mut(&range) else { return Ok(sync) };
         group.raft.mut_store().set_applied(group.state.applied, &group.state.members);
-        Ok(())
+        Ok(sync)
     }
 
     /// Tells of leases that are over although no other is applied here.
@@ -308,36 +318,33 @@ struct Here {
     epoch: u64,
 }
 
-/// Applies a command but for the ranges that come to be with it, which it returns.
+/// Applies a command but for its effects on keys and ranges, which it returns if it has any.
 fn apply_command(
     group: &mut Group,
     entry: &Entry,
     command: Command,
     here: Here,
     faults: &impl Faults,
-    batch: &mut WriteBatch,
     events: &mut Vec<Event>,
-) -> ReplicationResult<Option<RangeChange>> {
+) -> Option<(Bytes, Option<RangeChange>)> {
     let range = group.range;
     let own = |origin: &&Origin| origin.node == here.node && origin.epoch == here.epoch;
     let own = command.origin.as_ref().filter(own).map(|origin| origin.id);
     let own = own.filter(|id| group.pending.remove(id).is_some());
     let mut verdict = judge(&command, entry.term, &group.state.lease, faults);
     if verdict == Verdict::Apply
-        && let Some(change) = &command.change
-        && let Err(reason) = fits(group, change)
+        && let Err(reason) = fits(group, command.change.as_ref())
     {
-        tracing::warn!(range, reason, "a change of ranges has no effect");
+        tracing::warn!(range, reason, "a command has no effect");
         verdict = Verdict::Reject;
     }
     match verdict {
         Verdict::Apply => {
-            batch.decode_into(&command.batch)?;
             if let Some(id) = own {
                 events.push(Event::Applied { range, id, index: entry.index });
             }
             group.closed = group.closed.max(command.closed.unwrap_or(Timestamp::MIN));
-            return Ok(command.change);
+            return Some((command.batch, command.change));
         }
         Verdict::Reject => events.extend(own.map(|id| Event::Rejected { range, id })),
         Verdict::Ceiling(ceiling) => {
@@ -371,12 +378,20 @@ fn apply_command(
             }
         }
     }
-    Ok(None)
+    None
 }
 
-fn fits(group: &Group, change: &RangeChange) -> Result<(), &'static str> {
-    let own = group.state.descriptor.as_ref().ok_or("it has no keys")?;
-    check(group.range, own, &group.state.members, change)
+/// Whether the range is one for which a command can be applied.
+fn fits(group: &Group, change: Option<&RangeChange>) -> Result<(), &'static str> {
+    let state = &group.state;
+    match change {
+        None if state.frozen.is_some() => Err("the range is frozen"),
+        None => Ok(()),
+        Some(change) => {
+            let own = state.descriptor.as_ref().ok_or("it has no keys")?;
+            check(group.range, own, state.frozen.as_ref(), &state.members, change)
+        }
+    }
 }
 
 /// Installs a snapshot whose contents have arrived before.

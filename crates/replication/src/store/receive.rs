@@ -71,6 +71,10 @@ impl<F: Faults> Store<F> {
             group.is_leader() && group.term() == query.term && group.revoked != Some(query.term)
         });
         let LeaderQuery { range_id, term } = query;
+        if self.knows_destroyed(range_id) {
+            // Who asks is no member, then, whatever its log says.
+            return self.send(from, 0, Payload::NotMember(NotMember { range_id, index: u64::MAX }));
+        }
         let asleep = !self.groups.contains_key(&range_id) && self.index.contains(range_id);
         let mut truncated = 0;
         // What cannot be read cannot be told.
@@ -393,6 +397,11 @@ impl<F: Faults> Store<F> {
     /// own. It is woken, so that it hears, and the snapshot is for later.
     fn is_occupied(&mut self, now: Millis, chunk: &SnapshotChunk) -> crate::ReplicationResult<bool> {
         let Some(descriptor) = sent_state(chunk).and_then(|state| state.descriptor) else { return Ok(false) };
+        if let Some(absorber) = self.is_before_merge(&descriptor) {
+            self.wake(now, absorber)?;
+            return Ok(true);
+        }
+        self.destroy_superseded(&descriptor)?;
         let other = self.index.overlapping(chunk.range_id, &descriptor.start, &descriptor.end);
         let Some(other) = other.filter(|_| !self.faults.planted(Bug::OverlapAccepted)) else {
             return Ok(false);

@@ -62,6 +62,9 @@ impl<F: Faults> Store<F> {
         if self.faults.planted(Bug::IncompleteForgotten) {
             state.incomplete = false;
         }
+        if self.faults.planted(Bug::FrozenForgotten) {
+            state.frozen = None;
+        }
         self.add_group(now, range, state)?;
         Ok(true)
     }

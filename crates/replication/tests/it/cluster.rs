@@ -179,16 +179,26 @@ impl Cluster {
         put: Option<&str>,
         change: Option<RangeChange>,
     ) -> replication::ReplicationResult<u64> {
+        let mut batch = WriteBatch::new();
+        if let Some(key) = put {
+            batch.put(Space::Data, key.as_bytes(), key.as_bytes());
+        }
+        self.propose_batch(range, batch, change)
+    }
+
+    /// Proposes effects at the leaseholder.
+    pub fn propose_batch(
+        &mut self,
+        range: RangeId,
+        batch: WriteBatch,
+        change: Option<RangeChange>,
+    ) -> replication::ReplicationResult<u64> {
         let holder = self.holder(range).expect("a leaseholder");
         let (now, id) = (self.now, self.next_id);
         self.next_id += 1;
         let LeaseView::Held { sequence, .. } = self.store(holder).lease(range, now) else {
             panic!("no lease")
         };
-        let mut batch = WriteBatch::new();
-        if let Some(key) = put {
-            batch.put(Space::Data, key.as_bytes(), key.as_bytes());
-        }
         let closed = Timestamp::new(id, 0);
         self.store(holder)
             .propose(now, Proposal { id, range, lease_sequence: sequence, batch, change, closed })?;

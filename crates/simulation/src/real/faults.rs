@@ -9,6 +9,7 @@ use super::world::{FIRST_CLIENT, World};
 use crate::clock::{MAX_RATE_PPM, MILLI, Micros, SECOND};
 use crate::network::{Link, Weather};
 use kv_api::TenantId;
+use kv_api::batch::RangeInfo;
 use kv_server::authorize::Caller;
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -176,6 +177,12 @@ async fn happen(world: &Arc<World>, kind: Menu) {
                 split(world, tenant);
             }
         }
+        Menu::Merges => {
+            let tenants = tenants(world);
+            if let Some(tenant) = world.draw(|rng| tenants.choose(rng).copied()) {
+                merge(world, tenant);
+            }
+        }
         Menu::Globals => change_globals(world),
         // Clients do these to themselves.
         Menu::BrokenConnections | Menu::ClientCrashes | Menu::CoordinatorCrashes => {}
@@ -195,6 +202,35 @@ pub fn split(world: &Arc<World>, tenant: TenantId) {
                 world.count("splits");
             }
             Err(error) => world.note(|| format!("control: no split at {border:?}: {error}")),
+        }
+        desk.crash();
+    });
+}
+
+/// Has some range of a tenant absorb its right neighbour, if it has one.
+pub fn merge(world: &Arc<World>, tenant: TenantId) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        let desk = Desk::new(&world, CONTROL, Caller::Control);
+        let client = desk.client();
+        if let Ok(mut ranges) = client.ranges(tenant.span().start, 0).await {
+            ranges.retain(|range| TenantId::of_key(&range.start) == Some(tenant));
+            // Also the first, which is not after the key that it begins with.
+            let starts = ranges.first().map(|range| range.start.clone());
+            let first =
+                starts.map(|end| RangeInfo { start: tenant.span().start, end, ..RangeInfo::default() });
+            ranges.extend(first);
+            // The last has no neighbour.
+            ranges.retain(|range| range.end < tenant.span().end);
+            if let Some(range) = world.draw(|rng| ranges.choose(rng).cloned()) {
+                match client.merge_range(&range).await {
+                    Ok(()) => {
+                        world.note(|| format!("control: merged at {:?}", range.end));
+                        world.count("merges");
+                    }
+                    Err(error) => world.note(|| format!("control: no merge at {:?}: {error}", range.end)),
+                }
+            }
         }
         desk.crash();
     });

@@ -71,6 +71,12 @@ pub async fn nothing_is_left(world: &Arc<World>, check: &'static str, connected:
         for id in world.machines() {
             let node = world.with_machine(id, |machine| Some(Arc::clone(&machine.process.as_ref()?.node)));
             match node.flatten() {
+                Some(node)
+                    if !connected
+                        && node.pipeline().frozen().await.is_ok_and(|frozen| !frozen.is_empty()) =>
+                {
+                    return Err(format!("node {id} has ranges that are frozen"));
+                }
                 Some(node) if node.is_idle() || (connected && node.keeps_nobody_waiting()) => {}
                 Some(node) => return Err(format!("node {id} still has {}", node.leftovers().join("; "))),
                 None => return Err(format!("node {id} does not run")),

@@ -13,7 +13,7 @@
 //! run random transactions over several ranges ([`workload`]), handing some of them to one another between two
 //! statements ([`hop`]), while things go wrong ([`faults`]): nodes and clients crash, the
 //! network is cut, late, lossy and repeats itself, disks are slow or fail in the middle of a turn, clocks err,
-//! leases move, ranges are split, spans begin and cease to be read everywhere, a clock is set to another hour. Then all is
+//! leases move, ranges are split and merged, spans begin and cease to be read everywhere, a clock is set to another hour. Then all is
 //! well again ([`finish`]).
 //!
 //! # What is checked
@@ -111,6 +111,8 @@ pub struct Options {
     pub calm: bool,
     /// Whether keys are read everywhere in every run.
     pub global: bool,
+    /// Whether ranges are split and merged all the time.
+    pub merges: bool,
     /// Whether wall clocks are further apart than nodes expect: reads where replicas serve the present may be stale then.
     pub wrong_clocks: bool,
     /// What becomes of the trace.
@@ -124,6 +126,7 @@ impl Default for Options {
             whole_ranges: false,
             calm: false,
             global: false,
+            merges: false,
             wrong_clocks: false,
             tracing: Tracing::Off,
         }

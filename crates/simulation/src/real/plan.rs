@@ -32,6 +32,8 @@ pub enum Menu {
     Transfers,
     /// Ranges are split.
     Splits,
+    /// Ranges are merged.
+    Merges,
     /// Connections of clients break.
     BrokenConnections,
     /// Clients crash in the middle of a transaction.
@@ -108,6 +110,8 @@ pub struct Plan {
     pub global: Option<Global>,
     /// How many of a thousand transactions only read, at any replica.
     pub readers_per_mille: u32,
+    /// After how long ranges that are idle are merged; 0 is never.
+    pub merge_after: Micros,
     /// What may go wrong.
     pub menu: Vec<Menu>,
     /// How long it takes until the next thing goes wrong: from, to.
@@ -115,11 +119,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Leaves out everything that goes wrong, and has transactions change their processes often.
+    /// Leaves out everything that goes wrong, and merges, which take locks with them; and has transactions change their processes often.
     pub fn calm_down(&mut self) {
         self.menu.clear();
         self.weather = Weather::FAIR;
         self.hops_per_mille = 300;
+        self.merge_after = 0;
     }
 
     /// Leaves out the splits.
@@ -127,7 +132,7 @@ impl Plan {
         self.splits_per_mille = 0;
         // The borders of spans split ranges.
         self.global = self.global.map(|_| Global::All);
-        self.menu.retain(|kind| *kind != Menu::Splits);
+        self.menu.retain(|kind| !matches!(kind, Menu::Splits | Menu::Merges));
         if self.menu.is_empty() {
             self.menu.push(Menu::Crashes);
         }
@@ -140,6 +145,21 @@ impl Plan {
         self.readers_per_mille = 600;
         self.think = self.think.min(50 * MILLI);
         self.wall_error = self.wall_error.max(*[0, 50_000, 240_000].choose(rng).unwrap_or(&0));
+    }
+
+    /// Has ranges split and merged all the time, and clients leave them alone for moments.
+    pub fn merge_often(&mut self, rng: &mut SmallRng) {
+        self.global = None;
+        self.keys = self.keys.max(3);
+        self.splits_per_mille = 1000;
+        self.menu.retain(|kind| *kind != Menu::Globals);
+        // Neighbours whose leases lie with different nodes have different clocks.
+        self.menu.extend([Menu::Splits, Menu::Splits, Menu::Transfers, Menu::Transfers]);
+        self.menu.extend([Menu::Merges; 4]);
+        self.gap = (10 * MILLI, *[200 * MILLI, SECOND].choose(rng).unwrap_or(&SECOND));
+        self.think = *[50 * MILLI, 300 * MILLI].choose(rng).unwrap_or(&MILLI);
+        // Where a neighbour's clock is ahead it shows whether who absorbs it has heard of that.
+        self.wall_error = self.wall_error.max(*[0, 240_000, 240_000, 240_000].choose(rng).unwrap_or(&0));
     }
 
     /// Lets wall clocks be further apart than nodes expect.
@@ -184,6 +204,7 @@ impl Plan {
             sync: (0, *[MILLI, 3 * MILLI, 10 * MILLI].choose(rng).unwrap_or(&MILLI)),
             global: None,
             readers_per_mille: 0,
+            merge_after: 0,
             menu,
             gap: (50 * MILLI, longest_gap),
         };
@@ -193,6 +214,10 @@ impl Plan {
         plan.readers_per_mille = *[0, 300, 500].choose(rng).unwrap_or(&0);
         if plan.global.is_some() && rng.random_bool(0.4) {
             plan.menu.push(Menu::Globals);
+        }
+        if rng.random_bool(0.5) {
+            plan.menu.push(Menu::Merges);
+            plan.merge_after = *[0, SECOND].choose(rng).unwrap_or(&0);
         }
         plan
     }

@@ -56,6 +56,9 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     if options.global {
         plan.read_everywhere(&mut rng);
     }
+    if options.merges {
+        plan.merge_often(&mut rng);
+    }
     if options.wrong_clocks {
         plan.let_clocks_go_wrong();
     }
@@ -127,6 +130,9 @@ pub fn report(failure: &Outcome, options: Options, lines: usize) -> String {
     }
     if options.calm {
         with.push_str(" CALM=1");
+    }
+    if options.merges {
+        with.push_str(" MERGES=1");
     }
     if options.global {
         with.push_str(" GLOBAL=1");

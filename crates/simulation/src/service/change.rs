@@ -1,27 +1,51 @@
-//! Splits, ranges that come to be elsewhere, and what users want of a range.
+//! Splits, merges, ranges that come to be elsewhere, and what users want of a range.
 
 use super::{Ranged, Service, closed};
 use crate::layout::{self, Register, Tenant};
-use crate::planted::ServiceBug;
+use crate::planted::{Planted, ServiceBug};
 use crate::register::{Effect, Turn};
 use bytes::Bytes;
 use kv_api::Timestamp;
-use replication::command::RangeChange;
+use replication::change::merged;
+use replication::command::{Freeze, RangeChange};
 use replication::{Proposal, RangeDescriptor, RangeId};
 use storage::WriteBatch;
 
 /// A change of ranges that a leaseholder is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// The range is cut in two or three pieces, of which it keeps one.
+    /// The range is cut in two or three pieces, of which it keeps the first.
     Split {
         /// Before which registers.
         at: [Register; 2],
         /// The new ranges.
         new: [RangeId; 2],
-        /// Which piece it keeps, counted from the first one round and round.
-        keeps: usize,
     },
+    /// The range is to be absorbed: nothing is served from then on.
+    Freeze {
+        /// By its left neighbour.
+        absorber: RangeId,
+        /// As long as its descriptor has this generation.
+        generation: u64,
+    },
+    /// The range absorbs its right neighbour.
+    Absorb {
+        /// The neighbour.
+        right: RangeDescriptor,
+        /// The generation that the range's own descriptor has.
+        generation: u64,
+        /// What the neighbour served.
+        served: Timestamp,
+        /// What it holds: an encoded batch.
+        contents: Bytes,
+    },
+    /// The range no longer absorbs anything as of this generation of its descriptor.
+    Fence {
+        /// The generation.
+        generation: u64,
+    },
+    /// The range serves again: it certainly is not absorbed.
+    Thaw,
     /// The users of the range want something else of it.
     Configure {
         /// What.
@@ -46,9 +70,14 @@ pub(super) struct Change {
 }
 
 impl Ranged {
-    /// Whether keys are being given up.
-    pub(super) fn gives_up_keys(&self) -> bool {
-        self.change.as_ref().is_some_and(|change| matches!(change.wish, Wish::Split { .. }))
+    /// Whether keys are being given up, and nothing may be served because of that.
+    pub(super) fn gives_up_keys(&self, planted: Planted) -> bool {
+        let bug = match self.change.as_ref().map(|change| &change.wish) {
+            Some(Wish::Split { .. }) => ServiceBug::SplitWhileServing,
+            Some(Wish::Freeze { .. }) => ServiceBug::FrozenWhileServing,
+            _ => return false,
+        };
+        !planted.in_service(bug)
     }
 }
 
@@ -69,12 +98,16 @@ impl Service {
         }
     }
 
+    /// Whether a change of a range is wanted or under way here.
+    pub fn is_changing(&self, range: RangeId) -> bool {
+        self.ranges.get(&range).is_some_and(|ranged| ranged.change.is_some())
+    }
+
     /// Proposes the change that is wanted, if nothing is in its way any more.
     pub(super) fn change_now(&mut self, turn: &mut Turn<'_>, range: RangeId) {
         let ceiling = self.under(turn, range).map_or(Timestamp::MIN, |under| under.ceiling);
         let Some(ranged) = self.ranges.get_mut(&range) else { return };
-        let careless = turn.planted.in_service(ServiceBug::SplitWhileServing);
-        let in_the_way = ranged.gives_up_keys() && ranged.under_way().next().is_some() && !careless;
+        let in_the_way = ranged.gives_up_keys(turn.planted) && ranged.under_way().next().is_some();
         let latest = self.clock.latest();
         let mut closed = closed(turn, ranged, latest);
         // The clock may have been ahead for another range.
@@ -86,9 +119,16 @@ impl Service {
         };
         self.proposals += 1;
         change.id = Some(self.proposals);
-        let proposal = turn.store.descriptor(range).and_then(|own| described(own, change.wish)).map(|made| {
+        let batch = match &change.wish {
+            Wish::Absorb { contents, .. } => WriteBatch::decode(contents).unwrap_or_default(),
+            _ => WriteBatch::new(),
+        };
+        let frozen = turn.store.frozen(range);
+        let own = turn.store.descriptor(range);
+        let made = own.and_then(|own| described(own, frozen, latest, &change.wish));
+        let proposal = made.map(|made| {
             let (id, lease_sequence) = (self.proposals, change.sequence);
-            Proposal { id, range, lease_sequence, batch: WriteBatch::new(), change: Some(made), closed }
+            Proposal { id, range, lease_sequence, batch, change: Some(made), closed }
         });
         if proposal.is_none_or(|proposal| turn.store.propose(turn.now, proposal).is_err()) {
             turn.effects.push(Effect::Refused);
@@ -109,24 +149,46 @@ impl Service {
     }
 }
 
-/// A wish in terms of descriptors, if it makes sense.
-fn described(own: &RangeDescriptor, wish: Wish) -> Option<RangeChange> {
+/// A wish in terms of descriptors, if it makes sense. `latest` is the largest timestamp served.
+fn described(
+    own: &RangeDescriptor,
+    frozen: Option<Freeze>,
+    latest: Timestamp,
+    wish: &Wish,
+) -> Option<RangeChange> {
     match wish {
-        Wish::Split { at, new, keeps } => {
-            let mut cuts: Vec<Bytes> = at.into_iter().map(|at| layout::key(at).into()).collect();
+        Wish::Freeze { absorber, generation } => {
+            let freeze = Freeze { absorber: *absorber, generation: *generation, served: latest };
+            Some(RangeChange { freeze: Some(freeze), ..RangeChange::default() })
+        }
+        Wish::Thaw => Some(RangeChange { thaw: Some(frozen?), ..RangeChange::default() }),
+        Wish::Absorb { right, generation, served, .. } => {
+            (own.generation == *generation).then(|| RangeChange {
+                descriptor: Some(merged(own, right)),
+                absorbed: Some(right.clone()),
+                served: Some(*served),
+                ..RangeChange::default()
+            })
+        }
+        Wish::Fence { generation } => (own.generation == *generation).then(|| {
+            let descriptor = RangeDescriptor { generation: generation + 1, ..own.clone() };
+            RangeChange { descriptor: Some(descriptor), ..RangeChange::default() }
+        }),
+        Wish::Split { at, new } => {
+            let mut cuts: Vec<Bytes> = at.iter().map(|at| layout::key(*at).into()).collect();
             cuts.retain(|cut| own.start < *cut && *cut < own.end);
             cuts.sort_unstable();
             cuts.dedup();
             cuts.push(own.end.clone());
             let mut start = own.start.clone();
-            let generation = own.generation + 1;
+            let (generation, origin) = (own.generation + 1, own.family());
             let piece = |end: Bytes| {
                 let start = std::mem::replace(&mut start, end.clone());
-                RangeDescriptor { start, end, generation, ..own.clone() }
+                RangeDescriptor { start, end, generation, origin, ..own.clone() }
             };
             let mut created: Vec<RangeDescriptor> = cuts.into_iter().map(piece).collect();
-            let kept = created.remove(keeps % created.len());
-            created.iter_mut().zip(new).for_each(|(piece, new)| piece.range_id = new);
+            let kept = created.remove(0);
+            created.iter_mut().zip(new).for_each(|(piece, new)| piece.range_id = *new);
             (!created.is_empty()).then_some(RangeChange {
                 descriptor: Some(kept),
                 created,
@@ -139,8 +201,9 @@ fn described(own: &RangeDescriptor, wish: Wish) -> Option<RangeChange> {
             Some(RangeChange { descriptor: Some(descriptor), created: Vec::new(), ..RangeChange::default() })
         }
         Wish::Create { tenant, new } => {
-            let (start, end) = layout::span_of(tenant);
-            let made = RangeDescriptor { range_id: new, start, end, generation: 1, ..own.clone() };
+            let (start, end) = layout::span_of(*tenant);
+            let made =
+                RangeDescriptor { range_id: *new, start, end, generation: 1, ..RangeDescriptor::default() };
             Some(RangeChange { descriptor: None, created: vec![made], ..RangeChange::default() })
         }
     }

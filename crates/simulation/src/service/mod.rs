@@ -7,7 +7,7 @@
 //! protection: whether the engine may be read is for `lease`, `closed` and `applied` alone to say.
 //!
 //! * here: what the leaseholder serves.
-//! * `change`: splits, and ranges that come to be.
+//! * `change`: splits, merges, and ranges that come to be.
 //! * `promise`: what the leaseholder promises to followers.
 //! * `follow`: what followers serve.
 
@@ -136,8 +136,11 @@ impl Service {
 
     fn serve(&mut self, turn: &mut Turn<'_>, request: Request, under: Under) {
         let range = request.range;
+        if turn.is_frozen(range) {
+            return turn.reply(request, Answer::NotLeaseholder(None));
+        }
         let ranged = self.ranges.entry(range).or_default();
-        if ranged.gives_up_keys() && !turn.planted.in_service(ServiceBug::SplitWhileServing) {
+        if ranged.gives_up_keys(turn.planted) {
             return ranged.behind_change.push_back(request);
         }
         if let Some(waiting) = ranged.latches.get_mut(&request.register) {
@@ -157,8 +160,8 @@ impl Service {
             let message = format!("{request:?} at {timestamp} found {stored:?}");
             turn.effects.push(Effect::Wrong("timestamps of versions", message));
         }
-        let (sequence, register) = (under.sequence, Some(request.register));
-        turn.effects.push(Effect::Served { range, sequence, timestamp, register });
+        let sequence = under.sequence;
+        turn.served(range, sequence, timestamp, Some(request.register));
         let Action::Write(value) = request.action else {
             return turn.reply(request, Answer::Read(timestamp, stored.value));
         };
@@ -281,7 +284,12 @@ impl Service {
                 }
                 self.retry_parked(turn, *range);
             }
-            Event::MembersChanged { .. } | Event::Created { .. } | Event::DescriptorChanged { .. } => {}
+            Event::Absorbed { served, .. } => self.clock.observe(*served),
+            Event::MembersChanged { .. }
+            | Event::Created { .. }
+            | Event::DescriptorChanged { .. }
+            | Event::Frozen { .. }
+            | Event::Thawed { .. } => {}
         }
     }
 
@@ -354,6 +362,17 @@ impl Turn<'_> {
             self.effects.push(Effect::Woken);
         }
         there
+    }
+
+    /// Whether a range must not be served, because it is about to be absorbed.
+    fn is_frozen(&self, range: RangeId) -> bool {
+        self.store.frozen(range).is_some() && !self.planted.in_service(ServiceBug::FrozenServes)
+    }
+
+    /// Notes that a timestamp was served under a lease; for no register in particular, it holds for all.
+    fn served(&mut self, range: RangeId, sequence: u64, timestamp: Timestamp, register: Option<Register>) {
+        let generation = self.store.descriptor(range).map_or(0, |descriptor| descriptor.generation);
+        self.effects.push(Effect::Served { range, generation, sequence, timestamp, register });
     }
 
     /// Whether a register lies in a range, as far as this node knows.

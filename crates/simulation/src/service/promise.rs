@@ -3,7 +3,7 @@
 
 use super::Service;
 use crate::planted::ServiceBug;
-use crate::register::{Effect, Turn};
+use crate::register::Turn;
 use bytes::Bytes;
 use kv_api::Timestamp;
 use prost::Message;
@@ -56,12 +56,13 @@ impl Service {
             return;
         }
         let Ok(under) = self.under(turn, range) else { return };
-        let gives_up = self.ranges.get(&range).is_some_and(|ranged| ranged.gives_up_keys());
-        if gives_up && !turn.planted.in_service(ServiceBug::SplitWhileServing) {
+        let planted = turn.planted;
+        let gives_up = self.ranges.get(&range).is_some_and(|ranged| ranged.gives_up_keys(planted));
+        if gives_up || turn.is_frozen(range) {
             return;
         }
         let Some(timestamp) = self.timestamp(turn, range, under) else { return };
-        turn.effects.push(Effect::Served { range, sequence: under.sequence, timestamp, register: None });
+        turn.served(range, under.sequence, timestamp, None);
         let ranged = self.ranges.entry(range).or_default();
         let mut waits_for: BTreeSet<u64> = ranged.under_way().map(|(id, _)| id).collect();
         if turn.planted.in_service(ServiceBug::PromiseOverWrites) {

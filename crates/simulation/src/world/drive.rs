@@ -9,7 +9,7 @@ use crate::coverage::Kind;
 use crate::network::Fate;
 use crate::node::{Input, Process};
 use crate::register::{Answer, Effect, Request, Turn};
-use crate::watch::Violation;
+use crate::watch::{Server, Violation};
 use bytes::Bytes;
 use prost::Message;
 use rand::Rng;
@@ -278,6 +278,9 @@ impl World {
                 Event::Removed { .. } => self.coverage.count(Kind::Removed),
                 Event::Created { range, .. } => self.range_seen(*range),
                 Event::DescriptorChanged { .. } => self.coverage.count(Kind::Configured),
+                Event::Frozen { .. } => self.coverage.count(Kind::Frozen),
+                Event::Thawed { .. } => self.coverage.count(Kind::Thawed),
+                Event::Absorbed { .. } => self.coverage.count(Kind::Absorbed),
                 Event::Slept { .. } => self.coverage.count(Kind::Slept),
                 _ => {}
             }
@@ -295,11 +298,12 @@ impl World {
                         process.replies.push((request, answer));
                     }
                 }
-                Effect::Served { range, sequence, timestamp, register } => {
+                Effect::Served { range, generation, sequence, timestamp, register } => {
                     self.watch.leased(id, epoch, range, sequence)?;
                     self.watch.served(range, sequence, timestamp)?;
                     if let Some(register) = register {
-                        self.watch.served_register(register, (range, sequence), timestamp)?;
+                        let server = Server { range, generation, lease: sequence };
+                        self.watch.served_register(register, server, timestamp)?;
                     }
                 }
                 Effect::Evaluated(version) => self.watch.evaluated(version),

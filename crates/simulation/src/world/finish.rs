@@ -220,6 +220,9 @@ impl World {
 
     /// Why the replicas are not equal yet.
     fn unsettled(&mut self) -> Result<Option<String>, Violation> {
+        if let Some(why) = self.merges.under_way() {
+            return Ok(Some(why));
+        }
         let mut replicas = self.replicas()?;
         for range in self.ranges.gone() {
             if let Some(node) = self.nodes.iter().find(|node| !node.destroyed.contains(range)) {

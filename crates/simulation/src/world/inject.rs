@@ -117,6 +117,7 @@ impl World {
             }
             Fault::Concern(which) => self.concern = self.resolve_range(which),
             Fault::Split { at } => return self.split(at),
+            Fault::Merge => self.begin_merge(),
             Fault::Configure => return self.configure(),
             Fault::CreateTenant => return self.create_tenant(),
             Fault::DropTenant { within } => self.drop_tenant(within),

@@ -4,6 +4,7 @@
 //! * `clients`: who reads and writes.
 //! * `inject`: faults, and their ends.
 //! * `members`: changes of members, as an operator would make them.
+//! * `merges`: merges, as whoever looks after ranges would carry them through.
 //! * `ranges`: which ranges there are; splits, tenants that come and go.
 //! * `finish`: after the trouble: healing, settling, quiet, and the last checks.
 
@@ -12,6 +13,7 @@ mod drive;
 mod finish;
 mod inject;
 mod members;
+mod merges;
 mod ranges;
 
 use crate::clock::{MAX_RATE_PPM, Micros, NodeClock, SECOND};
@@ -29,6 +31,7 @@ use crate::watch::{Violation, Watch};
 use bytes::Bytes;
 use clients::Client;
 use finish::Ending;
+use merges::Merges;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use ranges::Ranges;
@@ -52,6 +55,8 @@ enum Happening {
     Submit(NodeId, u64, RangeId, u64),
     /// A node hears that a range is gone for good.
     Destroy(NodeId, RangeId),
+    /// Somebody goes on with the merge by which a range is to be absorbed.
+    Merge(RangeId),
     /// A node starts.
     Start(NodeId),
     /// A request arrives.
@@ -88,6 +93,7 @@ pub struct World {
     /// The next line of the script.
     script_at: usize,
     ranges: Ranges,
+    merges: Merges,
     /// The range that faults concern.
     concern: RangeId,
     /// Who led it when a fault last hit the leader.
@@ -131,6 +137,7 @@ impl World {
             ending: Ending::default(),
             script_at: 0,
             ranges: Ranges::default(),
+            merges: Merges::default(),
             concern: FIRST_RANGE,
             former_leader: 1,
             touched: BTreeSet::new(),
@@ -206,6 +213,7 @@ impl World {
             Happening::Resume(node, epoch) => self.resume(node, epoch),
             Happening::Submit(node, epoch, range, id) => self.submit(node, epoch, range, id),
             Happening::Destroy(node, range) => self.destroy(node, range),
+            Happening::Merge(right) => self.go_on_merging(right),
             Happening::Start(node) => self.start(node),
             Happening::Request(node, request) => self.request(node, request),
             Happening::Answer(node, request, answer) => self.answered(node, request, answer),

@@ -105,17 +105,30 @@ impl World {
         let any = self.rng.random_range(0..self.plan.keys);
         let at = at.unwrap_or(any);
         let other = if self.rng.random_bool(0.2) { self.rng.random_range(0..self.plan.keys) } else { at };
-        let keeps = self.rng.random_range(0..3);
         // Whoever wants a key to be the first of a range asks the range with the key.
         let Some(range) = self.leading_with(at) else { return Ok(()) };
+        if self.merges.concern(range) {
+            return Ok(());
+        }
         let new = [self.ranges.next(), self.ranges.next()];
-        self.wish(range, Wish::Split { at: [at, other], new, keeps })
+        self.wish(range, Wish::Split { at: [at, other], new })
     }
 
     /// The leader is asked to note what users want of the range.
     pub(super) fn configure(&mut self) -> Result<(), Violation> {
         let config = self.rng.random();
         self.wish(self.concern, Wish::Configure { config })
+    }
+
+    /// The range that begins with a key, as some node knows it.
+    pub(super) fn beginning_with(&self, key: &[u8]) -> Option<RangeId> {
+        let stores = self.nodes.iter().filter_map(|node| Some(&node.process.as_ref()?.store));
+        let mut ranges = stores.filter_map(|store| {
+            let range = store.covering(key)?;
+            let begins = store.descriptor(range).is_some_and(|descriptor| descriptor.start == key);
+            (begins && self.ranges.live.contains(&range)).then_some(range)
+        });
+        ranges.next()
     }
 
     /// The range with a register, as the one that leads it knows it.
@@ -140,22 +153,28 @@ impl World {
         self.wish(FIRST_RANGE, Wish::Create { tenant, new })
     }
 
-    fn wish(&mut self, range: RangeId, wish: Wish) -> Result<(), Violation> {
+    pub(super) fn wish(&mut self, range: RangeId, wish: Wish) -> Result<(), Violation> {
         let Some(leader) = self.leader_of(range) else { return Ok(()) };
         let now = self.now;
         self.trace.note(now, || format!("n{leader} is asked for {wish:?} of range {range}"));
         self.input(leader, Input::Change(range, wish))
     }
 
-    /// Some tenant's range is gone for good.
+    /// Some tenant's range is gone for good. One that takes part in a merge is not: nobody could say any more what
+    /// became of that.
     pub(super) fn drop_tenant(&mut self, within: Micros) {
-        let ranges: Vec<RangeId> =
-            self.ranges.live.iter().copied().filter(|range| self.ranges.tenant(*range).is_some()).collect();
+        let may_go = |range: &RangeId| self.ranges.tenant(*range).is_some() && !self.merges.concern(*range);
+        let ranges: Vec<RangeId> = self.ranges.live.iter().copied().filter(may_go).collect();
         let Some(range) = ranges.choose(&mut self.rng).copied() else { return };
-        self.ranges.live.remove(&range);
-        self.ranges.gone.insert(range);
         let now = self.now;
         self.trace.note(now, || format!("range {range} is dropped"));
+        self.forget_range(range, within);
+    }
+
+    /// A range is gone for good, and the nodes hear of it.
+    pub(super) fn forget_range(&mut self, range: RangeId, within: Micros) {
+        self.ranges.live.remove(&range);
+        self.ranges.gone.insert(range);
         for id in 1..=NODES {
             let delay = self.rng.random_range(0..=within);
             self.after(delay, Happening::Destroy(id, range));

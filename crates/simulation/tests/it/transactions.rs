@@ -43,6 +43,24 @@ fn what_every_replica_serves_is_up_to_date() {
 }
 
 #[test]
+fn transactions_over_ranges_that_are_merged_are_serializable() {
+    let options = Options { merges: true, ..Options::default() };
+    assert_sound(1..=60, options);
+    let merges = |seed| run(seed, options).counts.get("merges").copied().unwrap_or(0);
+    assert!((1..=20).map(merges).sum::<u64>() > 20);
+}
+
+#[test]
+fn bugs_in_merges_are_found() {
+    let bugs = [Node::MergeForgetsClock, Node::FrozenServes].map(Planted::Node);
+    for bug in bugs.into_iter().chain([Planted::Client(Client::PreparedBidFarewell)]) {
+        let options = Options { bug: Some(bug), merges: true, ..Options::default() };
+        let found = (1..=200).find(|seed| run(*seed, options).violation.is_some());
+        assert!(found.is_some(), "{bug:?} is not found");
+    }
+}
+
+#[test]
 fn with_clocks_further_apart_than_expected_transactions_are_serializable() {
     assert_sound(1..=20, Options { global: true, wrong_clocks: true, ..Options::default() });
 }

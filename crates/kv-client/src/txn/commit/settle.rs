@@ -6,7 +6,6 @@
 //! The record goes last: as long as any part is prepared, somebody may ask for it. What is not said here, because a
 //! range does not answer, those who meet it find out by themselves.
 
-use super::super::end::Farewell;
 use super::share::Share;
 use crate::client::KvClient;
 use crate::join::try_all;
@@ -90,8 +89,7 @@ async fn resolve(
 pub async fn abort(client: &KvClient, shares: &[Share]) {
     let mut sayings = Vec::with_capacity(shares.len());
     for share in shares {
-        let farewell = Farewell { meta: share.meta.clone(), place: None, key: share.key.clone() };
-        sayings.push(say_to_one(client, farewell.batch(), &share.key));
+        sayings.push(say_to_one(client, share.farewell().batch(), &share.key));
     }
     let _ = try_all(sayings).await;
 }

@@ -44,7 +44,8 @@ impl Share {
 
     /// How to tell the node that the transaction ends there without effect.
     pub fn farewell(&self) -> Farewell {
-        Farewell { meta: self.meta.clone(), place: self.place.clone(), key: self.key.clone() }
+        let (meta, place, key) = (self.meta.clone(), self.place.clone(), self.key.clone());
+        Farewell { meta, place, range_id: self.at.range_id, key }
     }
 
     /// The transaction as one that the node may not know: nothing rests on what it keeps.

@@ -29,6 +29,7 @@ use super::share::Share;
 use super::verdict::{Decision, decide};
 use super::{Shares, ambiguous};
 use crate::client::KvClient;
+use crate::faults::Bug;
 use crate::metrics::metrics;
 use crate::router::{SendError, Sending};
 use crate::walk::Pauses;
@@ -176,7 +177,7 @@ impl State {
 impl Wide {
     async fn run(mut self) {
         let decided = self.decide().await;
-        let others = std::mem::take(&mut self.others);
+        let others = self.strangers();
         match decided {
             Ok(settled) => {
                 metrics().wide_commits.inc();
@@ -201,6 +202,17 @@ impl Wide {
             }
             Err(Failure::Unknown) => self.teller.outcome_unknown(),
         }
+    }
+
+    /// Who else knows the transaction, and has no part of what was prepared. A range that was to be read in only has one if
+    /// it has absorbed one that was to be written in: it must not be told that nothing comes of it.
+    fn strangers(&mut self) -> Vec<Farewell> {
+        let mut others = std::mem::take(&mut self.others);
+        if !self.client.environment().planted(Bug::PreparedBidFarewell) {
+            let prepares = |range_id| self.writers.iter().any(|share| share.at.range_id == range_id);
+            others.retain(|farewell| !prepares(farewell.range_id));
+        }
+        others
     }
 
     /// Tells that the transaction has committed, once clocks have passed that where it must be waited out. It is settled

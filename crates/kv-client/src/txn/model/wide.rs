@@ -65,6 +65,19 @@ impl Model {
         id
     }
 
+    /// A range absorbs its right neighbour, in which nothing is under way.
+    pub fn merge(&self, left: u64) {
+        let mut store = self.store.lock();
+        let border = store.ranges.iter().find(|range| range.id == left).unwrap().span.end.clone();
+        let place = store.ranges.iter().position(|range| range.span.start == border).unwrap();
+        let right = store.ranges.remove(place);
+        assert!(right.prepared.is_empty() && right.records.is_empty());
+        assert!(!store.locks.keys().any(|key| right.span.contains(key)));
+        let left = store.ranges.iter_mut().find(|range| range.id == left).unwrap();
+        left.span.end = right.span.end;
+        left.clock = left.clock.max(right.clock);
+    }
+
     /// The leaseholder of a range gives the lease away and gets it again; locks go.
     pub fn lose_lease(&self, range_id: u64) {
         let mut store = self.store.lock();

@@ -343,6 +343,27 @@ async fn a_range_split_under_the_commit_is_asked_part_by_part() {
     assert!(store.lock().trace().contains(&format!("{} prepare", OTHER + 2)));
 }
 
+/// It was only read in before it absorbed one that is written in.
+#[tokio::test]
+async fn a_range_that_comes_to_have_a_part_is_not_told_that_nothing_comes_of_it() {
+    let model = two_ranges().await;
+    model.split("t", 0);
+    let txn = begin(&model);
+    txn.get(b"a", LockStrength::Exclusive).await.unwrap();
+    for key in [b"n", b"x"] {
+        txn.get(key, LockStrength::None).await.unwrap();
+    }
+    write(&txn, &["n", "x"]);
+    model.merge(RANGE);
+    model.store.lock().received.clear();
+    txn.commit().await.unwrap();
+    model.settled().await;
+    assert!(is_new(&model, &["n", "x"]));
+    let trace = model.store.lock().trace();
+    assert!(trace.contains(&"70 prepare".to_owned()), "{trace:?}");
+    assert!(!trace.contains(&"70 abort".to_owned()), "{trace:?}");
+}
+
 #[tokio::test]
 async fn what_was_read_in_a_part_split_off_is_checked_before_the_rest_is_prepared() {
     for change in [false, true] {

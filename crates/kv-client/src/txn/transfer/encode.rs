@@ -329,6 +329,7 @@ impl CarriedPart {
             has_intents: self.has_intents,
             bound_in_flight: 0,
             observed: self.observed,
+            grown: 0,
         }
     }
 

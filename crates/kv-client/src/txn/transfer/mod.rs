@@ -376,7 +376,12 @@ impl Drop for Leaving<'_> {
         for farewell in farewells {
             let mut meta = farewell.meta.clone();
             meta.hop = meta.hop.saturating_add(1);
-            let left = Farewell { meta, place: farewell.place.clone(), key: farewell.key.clone() };
+            let left = Farewell {
+                meta,
+                place: farewell.place.clone(),
+                range_id: farewell.range_id,
+                key: farewell.key.clone(),
+            };
             farewell.send(&self.0.client);
             left.send(&self.0.client);
         }

@@ -235,6 +235,9 @@ impl DdlContext<'_> {
                     let expression = column.generated.take();
                     column.generated = expression.map(|text| rename_word(&text, name, to));
                 }
+                for trigger in &mut changed.triggers {
+                    trigger.when = trigger.when.take().map(|when| rename_word(&when, name, to));
+                }
                 for check in &mut changed.checks {
                     check.expr = rename_word(&check.expr, name, to);
                 }

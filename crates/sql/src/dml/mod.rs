@@ -1,4 +1,4 @@
-//! INSERT, UPDATE and DELETE: constraints, secondary indexes, foreign keys.
+//! INSERT, UPDATE and DELETE: constraints, secondary indexes, foreign keys, triggers.
 //!
 //! # When constraints are checked
 //!

@@ -62,15 +62,14 @@ pub(crate) async fn call(
             frame.add(Some(&routine.name), argument.name.as_deref().unwrap_or(&unnamed), holder);
         }
     };
-    let value = match &*body {
+    match &*body {
         Compiled::Sql(statements) => run_sql(host, routine, statements, args, cx).await,
-        Compiled::PlPgSql(_) => {
-            let gives =
-                if routine.returns == Type::VOID { Gives::Nothing } else { Gives::Value(routine.returns) };
-            run(host, &body, gives, cx, add).await
+        Compiled::PlPgSql(_) if routine.returns == Type::VOID => {
+            // Nothing is the empty text here, and NULL in SQL.
+            run(host, &body, Gives::Nothing, cx, add).await.map(|_| Datum::text(""))
         }
-    };
-    value.map(|value| if routine.returns == Type::VOID { Datum::text("") } else { value })
+        Compiled::PlPgSql(_) => run(host, &body, Gives::Value(routine.returns), cx, add).await,
+    }
 }
 
 /// Runs a PL/pgSQL body, with what `add` puts into its frame.

@@ -3,7 +3,7 @@
 //! Which tables there are, with their OIDs and columns, stands in `data/tables.txt`, taken from
 //! PostgreSQL 15; those of `pg_dormouse` are our own. Rows are made when a query reads a table ([`rows`]), from the catalog snapshot of
 //! the statement and what the node knows of its sessions; a table of which nothing exists here
-//! (triggers, publications…) is empty. OIDs are the same in all tables: those of PostgreSQL for what is
+//! (publications, rules…) is empty. OIDs are the same in all tables: those of PostgreSQL for what is
 //! built in, those of the descriptors for the user's objects.
 //!
 //! # What is missing

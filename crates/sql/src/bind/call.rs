@@ -163,7 +163,7 @@ impl Binder<'_> {
                     && let Some(exprs) = plain_arguments(call)
                 {
                     context.subplans.truncate(before);
-                    return self.bind_expr(&case_of_coalesce(&exprs), context);
+                    return self.again(&case_of_coalesce(&exprs), context);
                 }
                 let (args, ty) = self.unify(args, "COALESCE")?;
                 if args.is_empty() {

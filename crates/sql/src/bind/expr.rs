@@ -510,7 +510,7 @@ impl Binder<'_> {
         };
         if self.calls_routines(context, before) {
             context.subplans.truncate(before);
-            return self.bind_expr(&lazy_case(expr)?, context);
+            return self.again(&lazy_case(expr)?, context);
         }
         results.insert(0, otherwise);
         let (mut results, ty) = self.unify(results, "CASE")?;

@@ -86,6 +86,9 @@ use std::cell::{Cell, RefCell};
 /// How deep expressions and subqueries may nest.
 pub const MAX_DEPTH: usize = 160;
 
+/// How many expressions of a statement are bound a second time.
+const MOST_REBOUND: usize = 4096;
+
 /// What binding depends on besides the statement.
 #[derive(Clone, Copy)]
 pub struct BindContext<'a> {
@@ -158,6 +161,8 @@ pub(crate) struct Binder<'a> {
     next_cte: Cell<usize>,
     views: Cell<usize>,
     overriding: Option<bool>,
+    /// How often something was bound anew, differently: see [`Binder::again`].
+    rebound: Cell<usize>,
 }
 
 /// What a query can refer to.
@@ -179,7 +184,19 @@ impl<'a> Binder<'a> {
             next_cte: Cell::new(0),
             views: Cell::new(0),
             overriding: None,
+            rebound: Cell::new(0),
         }
+    }
+
+    /// Binds an expression that stands in the place of one already bound. What is bound twice on every level is bound
+    /// very often where levels are many: 54001 then.
+    pub(crate) fn again(&self, expr: &ast::Expr, context: &mut context::ExprContext<'_>) -> SqlResult<Expr> {
+        self.rebound.set(self.rebound.get() + 1);
+        if self.rebound.get() > MOST_REBOUND {
+            return Err(SqlError::new(SqlState::TOO_COMPLEX, "statement is too complex")
+                .with_detail("Its calls of functions are nested too deeply."));
+        }
+        self.bind_expr(expr, context)
     }
 
     fn bind(&self, ast: &ast::Statement) -> SqlResult<Bound> {

@@ -12,6 +12,7 @@ use crate::catalog::routine::RoutineDescriptor;
 use crate::parse;
 use crate::plan::{Expr, SubPlan};
 use sql_types::cast::{CastKind, can_coerce};
+use sql_types::functions;
 use sql_types::{SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 use std::sync::Arc;
@@ -95,6 +96,15 @@ impl Binder<'_> {
         self.context.catalog.routines(schema, name, self.context.search_path)
     }
 
+    /// Whether an expression is nothing but a call of a function that only the user has.
+    fn is_routine(&self, expr: &ast::Expr) -> bool {
+        let ast::Expr::Function(call) = expr else { return false };
+        let Ok(name) = super::names::qualified(&call.name) else { return false };
+        let known = functions::is_function(&name.name) || functions::is_aggregate(&name.name);
+        let known = known && name.schema.is_none();
+        !known && !self.routines(name.schema.as_deref(), &name.name).is_empty()
+    }
+
     fn no_such_routine(&self, name: &str, types: &[Type]) -> SqlError {
         let shown = |ty: &Type| self.context.eval.catalog.type_name(*ty).unwrap_or_else(|| ty.to_string());
         let types: Vec<String> = types.iter().map(shown).collect();
@@ -120,7 +130,12 @@ impl Binder<'_> {
         let given = Given::of(call)?;
         let before = context.subplans.len();
         let mut bound = Vec::with_capacity(given.exprs.len());
-        let mut nested = Vec::new();
+        let mut nested: Vec<usize> =
+            (0..).zip(&given.exprs).filter(|(_, expr)| self.is_routine(expr)).map(|(at, _)| at).collect();
+        if !nested.is_empty() {
+            let rewritten = call_over_subquery(call, &given, &nested)?;
+            return self.bind_expr(&rewritten, context);
+        }
         for (position, expr) in given.exprs.iter().enumerate() {
             let value = self.bind_expr(expr, context)?;
             if value.any(&mut |part| matches!(part, Expr::Column(index, _) if matches!(Virtual::of(*index), Some(Virtual::Sub(_)))))
@@ -132,7 +147,7 @@ impl Binder<'_> {
         if !nested.is_empty() {
             context.subplans.truncate(before);
             let rewritten = call_over_subquery(call, &given, &nested)?;
-            return self.bind_expr(&rewritten, context);
+            return self.again(&rewritten, context);
         }
         let types: Vec<Type> = bound.iter().map(Expr::ty).collect();
         let (routine, places) = self.choose(written, candidates, &given, &types)?;

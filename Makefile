@@ -54,8 +54,8 @@ check: lint ## Format, lints and the tests that link neither RocksDB nor DataFus
 bench: build ## Writes docs/benchmarks.md, side by side with PostgreSQL 15
 	@DORMOUSE=$(DORMOUSE) scripts/bench/run
 
-shows: build ## Kills, cuts off, adds and drains nodes under load (root, about ten minutes)
-	@for show in kill-nodes join-drain partition; do DORMOUSE=$(DORMOUSE) scripts/shows/$$show || exit 1; done
+shows: build ## Kills, cuts off, adds and drains nodes under load (root, about fifteen minutes)
+	@for show in kill-nodes join-drain split-merge partition; do DORMOUSE=$(DORMOUSE) scripts/shows/$$show || exit 1; done
 
 SEEDS ?= 1..500
 sim: build ## Simulated clusters with faults: make sim SEEDS=1..500, one again with TRACE=1; WORLD=transactions for real nodes

@@ -5,6 +5,8 @@ import time
 
 import psycopg
 from systems import Far, ms, percentile
+# From scripts/lib, which `systems` makes known.
+from keys import index_key
 
 # One way between any two of the three nodes: 20 ms there and back.
 ONE_WAY_MS = 10
@@ -12,19 +14,6 @@ INDEXES = (0, 1, 2, 4)
 CLIENTS = 4
 # Of the same tenant and in turns, so that all meet the same machine.
 MODES = [(buffered, parallel) for buffered in ("on", "off") for parallel in ("on", "off")]
-# First byte of the keys of tenants (crate `kv-api`, module `key`).
-TENANT_REGION = 0x10
-
-
-def encoded(number):
-    """An unsigned integer as it stands in keys (crate `kv-api`, module `encoding`)."""
-    size = max(1, (number.bit_length() + 7) // 8)
-    return bytes([0x80 + size]) + number.to_bytes(size, "big")
-
-
-def index_key(tenant_id, table_oid, index):
-    """The first key of an index of a table that is as it was created, in hexadecimal digits."""
-    return (bytes([TENANT_REGION]) + tenant_id.to_bytes(8, "big") + encoded(table_oid) + encoded(index)).hex()
 
 
 def make_table(system, tenant, url, indexes):

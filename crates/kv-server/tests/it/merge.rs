@@ -1,7 +1,7 @@
 //! Ranges that are merged: one node in memory, and three that speak to each other.
 
 use crate::nodes::Nodes;
-use crate::split::{at_range, control, count_up, get_in, in_range, ranges, spans, split};
+use crate::split::{Counters, at_range, control, get_in, in_range, ranges, spans, split};
 use crate::support::*;
 use kv_api::batch::*;
 use kv_api::{Header, KvError, KvErrorKind, LockStrength};
@@ -9,7 +9,6 @@ use kv_server::Limits;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::MemoryEngine;
-use tokio::sync::watch;
 
 /// Asks for a merge of a range with the one that follows it.
 async fn merge(client: &Client, range: &RangeInfo) -> Result<(), KvError> {
@@ -120,34 +119,17 @@ async fn what_transactions_have_keeps_ranges_apart() {
 async fn three_nodes_merge_ranges_that_are_written_and_lose_nothing() {
     let nodes = Nodes::start(3, Limits::default()).await;
     nodes.control(RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 })).await;
-    let (stop, stopped) = watch::channel(false);
-    let names = ["a", "c", "e", "h", "m", "p", "s", "v"];
     for at in ["m", "e", "s", "c"] {
         nodes.split(at).await.expect("split");
     }
     nodes
         .wait_for(|ranges| ranges.iter().filter(|range| TENANT.span().contains(&range.start)).count() == 5)
         .await;
-    let counters: Vec<_> = names
-        .iter()
-        .map(|name| tokio::spawn(count_up(nodes.clone(), (*name).to_owned(), stopped.clone())))
-        .collect();
+    let counters = Counters::start(&nodes);
     while let [first, _, ..] = &nodes.tenant_ranges().await[..] {
         nodes.merge(first).await;
     }
-    for place in [0, 1] {
-        nodes.end(place).await;
-        for name in names {
-            nodes.get(name).await;
-        }
-        nodes.begin(place).await;
-    }
-    stop.send_replace(true);
-    for (name, counter) in names.iter().zip(counters) {
-        let last = counter.await.expect("counts");
-        assert!(last > 0, "{name}");
-        assert_eq!(nodes.get(name).await, Some(last.to_string()), "{name}");
-    }
+    counters.outlive_nodes(&nodes).await;
     // What was absorbed is gone everywhere.
     while nodes.replicas().await != [3, 3, 3] {
         tokio::time::sleep(Duration::from_millis(50)).await;

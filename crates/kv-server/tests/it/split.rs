@@ -9,6 +9,7 @@ use kv_server::Limits;
 use kv_server::authorize::Caller;
 use std::sync::Arc;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 pub fn control(client: &Client) -> Client {
     Client { caller: Caller::Control, ..client.clone() }
@@ -80,7 +81,7 @@ async fn both_parts_of_a_range_serve_their_keys_and_no_others() {
 
 /// Writes a key again and again, each value one larger than the last, until told to stop; gives the last value
 /// that was acknowledged. A value that was read is never followed by a smaller one.
-pub async fn count_up(nodes: Arc<Nodes>, name: String, stop: watch::Receiver<bool>) -> u64 {
+async fn count_up(nodes: Arc<Nodes>, name: String, stop: watch::Receiver<bool>) -> u64 {
     let mut last = 0;
     while !*stop.borrow() {
         match nodes.put(&name, &(last + 1).to_string()).await {
@@ -95,16 +96,44 @@ pub async fn count_up(nodes: Arc<Nodes>, name: String, stop: watch::Receiver<boo
     last
 }
 
+/// Keys in which somebody counts up.
+pub struct Counters {
+    counters: Vec<(&'static str, JoinHandle<u64>)>,
+    stop: watch::Sender<bool>,
+}
+
+impl Counters {
+    pub fn start(nodes: &Arc<Nodes>) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let names = ["a", "c", "e", "h", "m", "p", "s", "v"];
+        let count = |name: &str| tokio::spawn(count_up(nodes.clone(), name.to_owned(), stopped.clone()));
+        Counters { counters: names.map(|name| (name, count(name))).into(), stop }
+    }
+
+    /// Two nodes go one after the other, each for a while: all keys can be read without it. Then everybody stops, and has
+    /// lost nothing.
+    pub async fn outlive_nodes(self, nodes: &Arc<Nodes>) {
+        for place in [0, 1] {
+            nodes.end(place).await;
+            for (name, _) in &self.counters {
+                nodes.get(name).await;
+            }
+            nodes.begin(place).await;
+        }
+        self.stop.send_replace(true);
+        for (name, counter) in self.counters {
+            let last = counter.await.expect("counts");
+            assert!(last > 0, "{name}");
+            assert_eq!(nodes.get(name).await, Some(last.to_string()), "{name}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_split_a_range_that_is_written_and_lose_nothing() {
     let nodes = Nodes::start(3, Limits::default()).await;
     nodes.control(RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 })).await;
-    let (stop, stopped) = watch::channel(false);
-    let names = ["a", "c", "e", "h", "m", "p", "s", "v"];
-    let counters: Vec<_> = names
-        .iter()
-        .map(|name| tokio::spawn(count_up(nodes.clone(), (*name).to_owned(), stopped.clone())))
-        .collect();
+    let counters = Counters::start(&nodes);
     for at in ["m", "e", "s", "c"] {
         nodes.split(at).await.expect("split");
         let known = |ranges: &[RangeInfo]| ranges.iter().any(|range| range.start == key(at));
@@ -113,20 +142,7 @@ async fn three_nodes_split_a_range_that_is_written_and_lose_nothing() {
     let parts = nodes.tenant_ranges().await;
     assert_eq!(parts.len(), 5);
     assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
-    // Whoever has the lease of the last part goes for a while; then another.
-    for place in [0, 1] {
-        nodes.end(place).await;
-        for name in names {
-            nodes.get(name).await;
-        }
-        nodes.begin(place).await;
-    }
-    stop.send_replace(true);
-    for (name, counter) in names.iter().zip(counters) {
-        let last = counter.await.expect("counts");
-        assert!(last > 0, "{name}");
-        assert_eq!(nodes.get(name).await, Some(last.to_string()), "{name}");
-    }
+    counters.outlive_nodes(&nodes).await;
     // All replicas of the ranges go with the tenant.
     nodes.control(RequestKind::DropTenant(DropTenant { tenant_id: TENANT.0 })).await;
     assert_eq!(nodes.tenant_ranges().await, []);

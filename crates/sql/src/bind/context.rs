@@ -80,6 +80,7 @@ pub(crate) enum Clause {
     IndexPredicate,
     Generation,
     MergeWhen,
+    Policy,
 }
 
 impl Clause {
@@ -105,6 +106,7 @@ impl Clause {
             Clause::IndexPredicate => "index predicates",
             Clause::MergeWhen => "MERGE WHEN conditions",
             Clause::Generation => "column generation expressions",
+            Clause::Policy => "policy expressions",
         }
     }
 

@@ -70,6 +70,7 @@ fn value_table(base: ColumnType) -> Arc<TableDescriptor> {
         comment: None,
         placement: Default::default(),
         view: None,
+        security: Default::default(),
         on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),

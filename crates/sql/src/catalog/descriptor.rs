@@ -4,6 +4,7 @@
 //! plans; a change writes a new one with `version + 1`.
 
 use super::OnCommit;
+use super::policy::RowSecurity;
 use crate::statistics::StatisticsCell;
 use crate::table::BoundIndexes;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,9 @@ pub struct TableDescriptor {
     /// What it is a materialized view of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<Arc<MaterializedView>>,
+    /// Who may see and write which of its rows.
+    #[serde(default, skip_serializing_if = "RowSecurity::is_default")]
+    pub security: RowSecurity,
     /// What happens to it at a commit, if it is temporary.
     #[serde(skip)]
     pub on_commit: OnCommit,

@@ -22,6 +22,7 @@
 
 pub mod descriptor;
 mod lookup;
+pub mod policy;
 mod snapshot;
 pub mod store;
 pub(crate) mod temporary;

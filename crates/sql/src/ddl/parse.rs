@@ -117,6 +117,9 @@ fn create(c: &mut Cursor) -> SqlResult<Ddl> {
     if c.take("domain") {
         return super::parse_type::create_domain(c);
     }
+    if c.take("policy") {
+        return super::parse_policy::parse_create(c);
+    }
     if c.take("schema") {
         let if_not_exists = c.take("if not exists");
         let name = if c.at_words("authorization") { None } else { Some(c.ident()?) };
@@ -199,7 +202,7 @@ fn create_view(c: &mut Cursor, or_replace: bool, temporary: bool) -> SqlResult<D
     }
     let columns = if c.peek() == Some(&Token::LParen) { c.ident_list()? } else { Vec::new() };
     if c.take("with") {
-        c.parenthesized()?;
+        view_options(c)?;
     }
     c.expect("as")?;
     let start = c.position();
@@ -214,6 +217,26 @@ fn create_view(c: &mut Cursor, or_replace: bool, temporary: bool) -> SqlResult<D
     }
     query.truncate(query.trim_end().len());
     Ok(Ddl::CreateView { name, or_replace, columns, query })
+}
+
+/// `(security_invoker = …)`: what would change what a view shows is refused.
+pub(super) fn view_options(c: &mut Cursor) -> SqlResult<()> {
+    let options = c.parenthesized()?.to_ascii_lowercase();
+    for option in options.split(',') {
+        let (key, value) = option.split_once('=').unwrap_or((option, "true"));
+        let (key, value) = (key.trim(), value.trim().trim_matches('\''));
+        match key {
+            "security_invoker" | "security_barrier" if matches!(value, "false" | "off" | "no" | "0") => {}
+            "security_invoker" | "security_barrier" | "check_option" => {
+                return Err(SqlError::unsupported(format!("{key} of a view")));
+            }
+            _ => {
+                let message = format!("unrecognized parameter \"{key}\"");
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// After `CREATE MATERIALIZED VIEW`.
@@ -362,6 +385,9 @@ fn alter(c: &mut Cursor) -> SqlResult<Ddl> {
     if c.take("domain") {
         return super::parse_type::alter_domain(c);
     }
+    if c.take("policy") {
+        return super::parse_policy::parse_alter(c);
+    }
     if c.take("role") || c.take("user") || c.take("group") {
         return alter_role(c);
     }
@@ -454,6 +480,9 @@ fn alter_role(c: &mut Cursor) -> SqlResult<Ddl> {
 
 fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
     c.advance();
+    if c.take("policy") {
+        return super::parse_policy::parse_drop(c);
+    }
     let kinds = [
         ("table", ObjectKind::Table),
         ("view", ObjectKind::View),
@@ -479,7 +508,6 @@ fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
         ("subscription", ObjectKind::Other("subscription")),
         ("statistics", ObjectKind::Other("statistics object")),
         ("trigger", ObjectKind::Other("trigger")),
-        ("policy", ObjectKind::Other("policy")),
         ("rule", ObjectKind::Other("rule")),
         ("event trigger", ObjectKind::Other("event trigger")),
     ];

@@ -168,6 +168,10 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
         .map(|s| format!("owner of sequence {}", s.name));
     let types =
         catalog.types.values().filter(|ty| ty.owner == oid).map(|ty| format!("owner of type {}", ty.name));
+    let policies = catalog.tables.values().flat_map(|table| {
+        let targets = table.security.policies.iter().filter(|policy| policy.roles.contains(&oid));
+        targets.map(|policy| format!("target of policy {} on table {}", policy.name, table.name))
+    });
     let schemas =
         catalog.schemas.values().filter(|s| s.owner == oid).map(|s| format!("owner of schema {}", s.name));
     let databases = catalog
@@ -181,6 +185,7 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
         .chain(views)
         .chain(sequences)
         .chain(types)
+        .chain(policies)
         .chain(schemas)
         .chain(databases)
         .chain(granted)

@@ -1,5 +1,6 @@
 //! ON CONFLICT.
 
+use super::policy::{self, Checked};
 use super::referential::Referential;
 use super::write::{self, Change, EXCLUSIVE, Uniqueness};
 use super::{check, violation};
@@ -7,7 +8,7 @@ use crate::catalog::descriptor::{IndexId, PRIMARY_INDEX};
 use crate::exec::eval::{eval, is_true};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict, RowCheck};
+use crate::plan::{Expr, OnConflict, RowCheck, RowPolicies};
 use crate::table::{TableCodec, codec};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
@@ -20,6 +21,7 @@ pub(super) struct Conflict<'p> {
     arbiter: Option<IndexId>,
     update: Option<Assignments<'p>>,
     checks: &'p [RowCheck],
+    policies: Option<&'p RowPolicies>,
     scope: Scope<'p>,
     /// Keys of rows the statement wrote: none may be updated by it.
     written: HashSet<Bytes>,
@@ -43,6 +45,7 @@ impl<'p> Conflict<'p> {
         clause: &'p OnConflict,
         codec: &Arc<TableCodec>,
         checks: &'p [RowCheck],
+        policies: Option<&'p RowPolicies>,
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Self> {
@@ -65,6 +68,7 @@ impl<'p> Conflict<'p> {
             arbiter: clause.arbiter,
             update: clause.update.as_ref().map(assignments).transpose()?,
             checks,
+            policies,
             scope: scope.clone(),
             written: HashSet::new(),
             memory: Reservation::default(),
@@ -139,6 +143,11 @@ impl<'p> Conflict<'p> {
                  constrained values.",
             ));
         }
+        // Before the condition, which could tell of the row by failing.
+        if let Some(policies) = self.policies {
+            let (scope, table) = (&self.scope, codec.table());
+            policy::check_row(cx, scope, &policies.replaced, table, &old, Checked::Existing).await?;
+        }
         let mut both = old.clone();
         both.extend(excluded);
         let new = {
@@ -153,9 +162,12 @@ impl<'p> Conflict<'p> {
                 new[*position] = eval(expr, &both, &env)?;
             }
             codec.generate(&mut new)?;
-            check::check_row(cx, codec, self.checks, &new, &env)?;
             new
         };
+        if let Some(policies) = self.policies {
+            policy::check_row(cx, &self.scope, &policies.updated, codec.table(), &new, Checked::New).await?;
+        }
+        check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
         let change = Change::new(codec, old, new)?;
         write::update_rows(cx, codec, &update.touched, std::slice::from_ref(&change)).await?;
         note(codec, &change.old, &change.old_key, false, known)?;

@@ -1,14 +1,13 @@
 //! DELETE.
 
 use super::referential::Referential;
-use super::{Outcome, write};
+use super::{Changing, Outcome, write};
 use crate::catalog::descriptor::TableDescriptor;
 use crate::exec::eval::eval;
-use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build};
+use crate::exec::operator::{BATCH_ROWS, BoxOperator, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation};
 use crate::plan::{Expr, Plan, PlanKind};
-use async_trait::async_trait;
 use hashbrown::HashSet;
 use sql_types::{Row, SqlError, SqlResult};
 use std::sync::Arc;
@@ -38,6 +37,16 @@ impl<'p> Delete<'p> {
             scope: scope.clone(),
             outcome: Outcome::default(),
         })
+    }
+}
+
+impl Changing for Delete<'_> {
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    fn outcome_mut(&mut self) -> &mut Outcome {
+        &mut self.outcome
     }
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
@@ -77,19 +86,4 @@ impl<'p> Delete<'p> {
 fn project(row: &Row, exprs: &[Expr], scope: &Scope<'_>, cx: &ExecContext<'_>) -> SqlResult<Row> {
     let env = scope.env(cx);
     exprs.iter().map(|expr| eval(expr, row, &env)).collect()
-}
-
-#[async_trait]
-impl Operator for Delete<'_> {
-    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        if !self.outcome.done {
-            self.run(cx).await?;
-            self.outcome.done = true;
-        }
-        Ok(self.outcome.take(want))
-    }
-
-    fn affected(&self) -> Option<u64> {
-        Some(self.outcome.affected)
-    }
 }

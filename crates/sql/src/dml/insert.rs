@@ -3,16 +3,16 @@
 use super::conflict::Conflict;
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
+use super::policy::{self, Checked};
 use super::write::{self, Uniqueness};
-use super::{Outcome, Source, check, reads, violation};
+use super::{Changing, Outcome, Source, check, reads, violation};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
 use crate::exec::eval::eval;
-use crate::exec::operator::{Batch, Operator, build};
+use crate::exec::operator::{Batch, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict, Plan, PlanKind, RowCheck};
+use crate::plan::{Expr, OnConflict, Plan, PlanKind, RowCheck, RowPolicies};
 use crate::table::{TableCodec, unique_rowid};
-use async_trait::async_trait;
 use sql_types::{Datum, Row, SqlError, SqlResult};
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ pub(crate) struct Insert<'p> {
     checks: &'p [RowCheck],
     on_conflict: Option<&'p OnConflict>,
     returning: Option<&'p [Expr]>,
+    policies: Option<&'p RowPolicies>,
     scope: Scope<'p>,
     outcome: Outcome,
 }
@@ -44,7 +45,8 @@ struct Layout<'p> {
 
 impl<'p> Insert<'p> {
     pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
-        let PlanKind::Insert { table, input, targets, defaults, checks, on_conflict, returning } = &plan.kind
+        let PlanKind::Insert { table, input, targets, defaults, checks, on_conflict, returning, policies } =
+            &plan.kind
         else {
             return Err(SqlError::internal("an insert of something else"));
         };
@@ -59,6 +61,7 @@ impl<'p> Insert<'p> {
             checks,
             on_conflict: on_conflict.as_ref(),
             returning: returning.as_deref(),
+            policies: policies.as_deref(),
             scope: scope.clone(),
             outcome: Outcome::default(),
         })
@@ -84,7 +87,7 @@ impl<'p> Insert<'p> {
         Ok(Layout { targets, defaults, rowid, width: self.table.columns.len() })
     }
 
-    /// Full rows, checked.
+    /// Full rows; checked, unless policies come first.
     fn full_rows(
         &self,
         batch: Batch,
@@ -106,10 +109,22 @@ impl<'p> Insert<'p> {
                 row[position] = Datum::Int8(unique_rowid((cx.eval.clock)()));
             }
             codec.generate(&mut row)?;
-            check::check_row(cx, codec, self.checks, &row, &env)?;
+            if self.policies.is_none() {
+                check::check_row(cx, codec, self.checks, &row, &env)?;
+            }
             rows.push(row);
         }
         Ok(rows)
+    }
+}
+
+impl Changing for Insert<'_> {
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    fn outcome_mut(&mut self) -> &mut Outcome {
+        &mut self.outcome
     }
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
@@ -120,11 +135,18 @@ impl<'p> Insert<'p> {
         let mut memory = Reservation::default();
         let mut bulk = false;
         let mut conflict = match self.on_conflict {
-            Some(clause) => Some(Conflict::new(clause, &codec, self.checks, &self.scope, cx)?),
+            Some(clause) => Some(Conflict::new(clause, &codec, self.checks, self.policies, &self.scope, cx)?),
             None => None,
         };
         while let Some(batch) = self.source.next(cx, &mut memory).await? {
             let rows = self.full_rows(batch, &layout, &codec, cx)?;
+            if let Some(policies) = self.policies {
+                for row in &rows {
+                    let checks = &policies.inserted;
+                    policy::check_row(cx, &self.scope, checks, self.table, row, Checked::New).await?;
+                    check::check_row(cx, &codec, self.checks, row, &self.scope.env(cx))?;
+                }
+            }
             let written = match &mut conflict {
                 Some(conflict) => conflict.insert(rows, cx).await?,
                 None => {
@@ -178,19 +200,4 @@ async fn insert_new(codec: &TableCodec, rows: &[Row], cx: &ExecContext<'_>) -> S
     }
     let has_unique = !write::has_hidden_key(codec) || codec.secondary().iter().any(|index| index.unique);
     Ok(bulk && has_unique)
-}
-
-#[async_trait]
-impl Operator for Insert<'_> {
-    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        if !self.outcome.done {
-            self.run(cx).await?;
-            self.outcome.done = true;
-        }
-        Ok(self.outcome.take(want))
-    }
-
-    fn affected(&self) -> Option<u64> {
-        Some(self.outcome.affected)
-    }
 }

@@ -2,18 +2,18 @@
 
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
+use super::policy::{self, Checked};
 use super::referential::Referential;
 use super::write::{self, Change, Uniqueness};
-use super::{Outcome, Source, check};
+use super::{Changing, Outcome, Source, check};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
 use crate::exec::eval::{eval, is_true};
-use crate::exec::operator::{Batch, Operator, build};
+use crate::exec::operator::build;
 use crate::exec::relation::row_bytes;
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation};
-use crate::plan::{Expr, MergeAction, MergeClause, Plan, PlanKind, RowCheck};
+use crate::plan::{Expr, MergeAction, MergeClause, Plan, PlanKind, PolicyCheck, RowCheck, RowPolicies};
 use crate::table::{TableCodec, unique_rowid};
-use async_trait::async_trait;
 use bytes::Bytes;
 use hashbrown::HashSet;
 use sql_types::{Datum, Row, SqlError, SqlResult, SqlState};
@@ -25,6 +25,7 @@ pub(crate) struct Merge<'p> {
     input: &'p Plan,
     clauses: &'p [MergeClause],
     checks: &'p [RowCheck],
+    policies: Option<&'p RowPolicies>,
     scope: Scope<'p>,
     outcome: Outcome,
 }
@@ -54,10 +55,18 @@ impl Pending {
 
 impl<'p> Merge<'p> {
     pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
-        let PlanKind::Merge { table, input, clauses, checks } = &plan.kind else {
+        let PlanKind::Merge { table, input, clauses, checks, policies } = &plan.kind else {
             return Err(SqlError::internal("a merge of something else"));
         };
-        Ok(Merge { table, input, clauses, checks, scope: scope.clone(), outcome: Outcome::default() })
+        Ok(Merge {
+            table,
+            input,
+            clauses,
+            checks,
+            policies: policies.as_deref(),
+            scope: scope.clone(),
+            outcome: Outcome::default(),
+        })
     }
 
     fn position(&self, id: ColumnId) -> SqlResult<usize> {
@@ -76,6 +85,18 @@ impl<'p> Merge<'p> {
         }
         codec.add_generated(&mut columns);
         Ok(columns)
+    }
+
+    /// Checks a row as policies ask for.
+    async fn check_policies(
+        &self,
+        which: impl Fn(&RowPolicies) -> &[PolicyCheck],
+        row: &Row,
+        checked: Checked,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<()> {
+        let Some(policies) = self.policies else { return Ok(()) };
+        policy::check_row(cx, &self.scope, which(policies), self.table, row, checked).await
     }
 
     /// Does what the first clause says that applies to a row of the input.
@@ -104,13 +125,20 @@ impl<'p> Merge<'p> {
             None | Some(MergeAction::Nothing) => return Ok(false),
             Some(MergeAction::Delete) => {
                 let old: Row = row.into_iter().take(width).collect();
+                self.check_policies(|policies| &policies.deleted, &old, Checked::Target, cx).await?;
                 let key = codec.row_key(&old)?;
                 pending.touch(&key)?;
                 pending.memory.grow(cx.memory, row_bytes(&old) + key.len())?;
                 pending.deleted.push((key, old));
             }
             Some(MergeAction::Update(assignments)) => {
+                if self.policies.is_some() {
+                    let old: Row = row.iter().take(width).cloned().collect();
+                    self.check_policies(|policies| &policies.replaced, &old, Checked::Target, cx).await?;
+                }
                 let change = self.change(row, assignments, codec, cx)?;
+                self.check_policies(|policies| &policies.updated, &change.new, Checked::New, cx).await?;
+                check::check_row(cx, codec, self.checks, &change.new, &self.scope.env(cx))?;
                 pending.touch(&change.old_key)?;
                 pending.memory.grow(cx.memory, row_bytes(&change.old) + row_bytes(&change.new))?;
                 pending.changes.push(change);
@@ -138,7 +166,6 @@ impl<'p> Merge<'p> {
             new[self.position(*id)?] = eval(expr, &row, &env)?;
         }
         codec.generate(&mut new)?;
-        check::check_row(cx, codec, self.checks, &new, &env)?;
         Change::new(codec, old, new)
     }
 
@@ -164,8 +191,19 @@ impl<'p> Merge<'p> {
             new[key] = Datum::Int8(unique_rowid((cx.eval.clock)()));
         }
         codec.generate(&mut new)?;
+        self.check_policies(|policies| &policies.inserted, &new, Checked::New, cx).await?;
         check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
         Ok(new)
+    }
+}
+
+impl Changing for Merge<'_> {
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    fn outcome_mut(&mut self) -> &mut Outcome {
+        &mut self.outcome
     }
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
@@ -204,20 +242,5 @@ impl<'p> Merge<'p> {
         check_statement(cx, self.table, &start).await?;
         referential.enforce(cx).await?;
         references.check(cx).await
-    }
-}
-
-#[async_trait]
-impl Operator for Merge<'_> {
-    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        if !self.outcome.done {
-            self.run(cx).await?;
-            self.outcome.done = true;
-        }
-        Ok(self.outcome.take(want))
-    }
-
-    fn affected(&self) -> Option<u64> {
-        Some(self.outcome.affected)
     }
 }

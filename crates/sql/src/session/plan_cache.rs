@@ -26,6 +26,8 @@ pub(crate) struct PlanKey {
     pub path: Arc<[String]>,
     /// Settings that the reading of literals depends on.
     pub literals: Arc<str>,
+    /// User and `row_security`, where tables have row security.
+    pub rights: (Oid, bool),
 }
 
 struct Inner {

@@ -20,7 +20,9 @@ mod functions;
 mod information;
 mod pg_class;
 mod pg_misc;
+mod pg_policy;
 mod pg_schema;
+mod pg_stat_statements;
 mod pg_stats;
 mod pretty;
 mod registry;
@@ -62,7 +64,11 @@ pub(crate) async fn rows(name: &'static str, view: &SessionView) -> SqlResult<Ve
         "information_schema" => information::rows(&cx),
         INTERNAL_SCHEMA => contention::rows(&cx).await?,
         _ => {
-            match pg_class::rows(&cx).or_else(|| pg_schema::rows(&cx)).or_else(|| settings_rows::rows(&cx)) {
+            match pg_class::rows(&cx)
+                .or_else(|| pg_policy::rows(&cx))
+                .or_else(|| pg_schema::rows(&cx))
+                .or_else(|| settings_rows::rows(&cx))
+            {
                 Some(rows) => rows,
                 None => pg_misc::rows(&cx).await?,
             }

@@ -78,8 +78,14 @@ impl CatalogLookup for NoCatalog {
 
 static EVAL: LazyLock<EvalContext<'static>> = LazyLock::new(EvalContext::plain);
 
-static CONTEXT: LazyLock<BindContext<'static>> =
-    LazyLock::new(|| BindContext { catalog: &NoCatalog, search_path: &[], eval: &EVAL, param_types: &[] });
+static CONTEXT: LazyLock<BindContext<'static>> = LazyLock::new(|| BindContext {
+    catalog: &NoCatalog,
+    search_path: &[],
+    eval: &EVAL,
+    param_types: &[],
+    user: 0,
+    row_security: true,
+});
 
 /// What the expressions of indexes see besides their row.
 pub(crate) fn index_env() -> EvalEnv<'static> {

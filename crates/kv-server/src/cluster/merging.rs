@@ -179,6 +179,13 @@ impl Cluster {
             return Err(unavailable("a node with a replica of the neighbour is not there"));
         }
         let tenant = TenantId::of_key(&left.start).map_or(0, |tenant| tenant.0);
+        let open = || unavailable("transactions are open in the range");
+        // Who keeps it from being merged for long does so before anything is frozen.
+        let held = HeldIntents::await_none(node, tenant, range, INTENTS_PATIENCE).await;
+        if !node.shard(tenant).is_divisible(range) {
+            return Err(open());
+        }
+        drop(held);
         let candidates = members(&right, &live);
         let asked = FreezeRange {
             record: right,
@@ -194,7 +201,7 @@ impl Cluster {
         let (member, frozen) = frozen?;
         if !node.shard(tenant).is_divisible(range) {
             self.give_up(member, right_id).await;
-            return Err(unavailable("transactions are open in the range"));
+            return Err(open());
         }
         let absorbed = self.absorb_frozen(node, range, member, frozen).await;
         if absorbed.is_err() {

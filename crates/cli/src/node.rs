@@ -7,8 +7,10 @@ use crate::output::{Format, OutputArgs, line, print_json, rows, table};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How often a node that is drained is looked at.
+/// Between two looks at a node that is drained.
 const DRAIN_POLL: Duration = Duration::from_millis(500);
+/// How many times in a row it may be listed as if it were not being drained: whoever lists it may not have heard yet.
+const STALE_LISTINGS: u32 = 5;
 
 /// Arguments of `dormouse node`.
 #[derive(Debug, clap::Args)]
@@ -84,7 +86,7 @@ fn list(api: &Api, sql: bool, format: Format) -> Outcome {
 /// nothing else.
 fn drain(api: &Api, id: u64, undo: bool, format: Format) -> Outcome {
     let mut node = api.post(&format!("/nodes/{id}/drain"), &json!({ "undo": undo }))?;
-    let mut said = String::new();
+    let (mut said, mut live) = (String::new(), 0);
     while !undo && !is_drained(&node) {
         let progress = progress(&node);
         if format == Format::Table && said != progress {
@@ -95,7 +97,8 @@ fn drain(api: &Api, id: u64, undo: bool, format: Format) -> Outcome {
         let nodes = api.get("/nodes")?["nodes"].take();
         let listed = nodes.as_array().and_then(|nodes| nodes.iter().find(|node| node["id"] == id));
         node = listed.cloned().ok_or_else(|| Failure::new(format!("node {id} is no longer listed")))?;
-        if node["state"] == "live" {
+        live = if node["state"] == "live" { live + 1 } else { 0 };
+        if live > STALE_LISTINGS {
             return Err(Failure::new(format!("node {id} is no longer being drained"))
                 .hint("Somebody else ended it with --undo."));
         }

@@ -14,9 +14,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What logs say unless `DORMOUSE_LOG` says otherwise.
 const LOG_FILTER: &str = "info";
+/// How long it is waited for threads of a process that ends.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Flags of every process.
 #[derive(Debug, Clone, clap::Args)]
@@ -82,8 +85,9 @@ fn run_process<F: Future<Output = Outcome>>(
     let result = process.hold_lifeline().and_then(|lifeline| {
         let runtime = runtime.map_err(|error| Failure::new(format!("cannot start a runtime: {error}")))?;
         let result = runtime.block_on(body());
-        // What still runs in the background must not delay the end.
-        runtime.shutdown_background();
+        // Nobody may be using the store any more when the process takes down what its libraries keep for all of its
+        // life. What does not end must not delay the end for ever.
+        runtime.shutdown_timeout(END_PATIENCE);
         drop(lifeline);
         result
     });
@@ -125,16 +129,16 @@ pub(crate) struct KvArgs {
     locality: Option<Locality>,
     /// After how long the replicas of a silent node are replaced, as in 5m
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
-    dead_after: std::time::Duration,
+    dead_after: Duration,
     /// Bytes a range of a tenant may hold before it is split; at least 1048576
     #[arg(long, value_name = "BYTES", default_value_t = kv_server::Limits::default().max_range_bytes)]
     max_range_bytes: u64,
     /// Ranges of a tenant that are small and idle for this long are merged with their neighbours, as in 10m; or never
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse_or_never)]
-    merge_after: std::time::Duration,
+    merge_after: Duration,
     /// How far the wall clocks of KV nodes may be apart: a node that is further from most others stops
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse_clock_offset)]
-    max_clock_offset: std::time::Duration,
+    max_clock_offset: Duration,
     #[command(flatten)]
     process: ProcessArgs,
     #[command(flatten)]

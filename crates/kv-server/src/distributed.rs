@@ -171,6 +171,7 @@ impl Node {
     /// Aborts a transaction at its anchor, so that it stays so whatever comes.
     pub(crate) async fn abort_for_good(self: Arc<Self>, part: PartKey) -> BatchResult {
         let latches = Arc::new(self.latch(part.txn.tenant, vec![(record_latch(part), Access::Write)]).await);
+        let lease = self.pipeline.lease(part.range)?;
         let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
         let decided = self.shard(part.txn.tenant).decision(part).is_some();
         let record = txn_record::get(&*self.engine, &span.start, &part.txn.id)?;
@@ -178,7 +179,7 @@ impl Node {
             return Err(aborted("the transaction has committed"));
         }
         if record.is_none_or(|record| record.status != RecordStatus::Aborted) {
-            self.abort_record(part, &span.start, &latches).await?;
+            self.abort_record(part, &span.start, lease, &latches).await?;
         }
         Ok(BatchResponse { responses: vec![Response::default()], ..BatchResponse::default() })
     }
@@ -361,6 +362,7 @@ impl Node {
             }
         };
         let Some(decided) = decided else {
+            self.check_still_held(part.range, lease)?;
             return match txn_record::get(&*self.engine, &span.start, &part.txn.id)? {
                 Some(TxnRecord { status: RecordStatus::Committed, timestamp, .. }) => Ok(timestamp),
                 _ => Err(aborted("the transaction was aborted, because its coordinator seemed to be gone")),
@@ -383,14 +385,18 @@ impl Node {
     }
 
     /// Writes into a record, or makes one that says so, that a transaction did not and will not commit. The
-    /// record's latch is held.
+    /// record's latch is held, and so was this lease before it was looked whether the part is prepared or decided.
+    ///
+    /// # Errors
+    /// What keeps it from being written, the loss of that lease among it.
     pub(crate) async fn abort_record(
         self: &Arc<Self>,
         part: PartKey,
         anchor: &bytes::Bytes,
+        lease: u64,
         latches: &Arc<LatchGuard>,
     ) -> Result<(), KvError> {
-        let lease = self.pipeline.lease(part.range)?;
+        self.check_still_held(part.range, lease)?;
         let span = self.pipeline.span(part.range).ok_or_else(|| KvError::range_not_found(part.range))?;
         let record = TxnRecord {
             id: part.txn.id,
@@ -483,7 +489,9 @@ impl Node {
             shard.decision(part).cloned()
         };
         // If it is not there any more, that is because it is settled.
-        let Some(decided) = decided.filter(|_| recorded) else { return Ok(()) };
+        let Some(decided) = decided.filter(|_| recorded) else {
+            return self.check_still_held(part.range, lease);
+        };
         if keeps {
             self.shard(tenant).buried(part, committed);
         }

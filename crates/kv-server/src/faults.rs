@@ -25,6 +25,8 @@ pub enum Bug {
     SettledWherePrepared,
     /// A part is settled and forgotten before the decision is on record.
     SettledUnrecorded,
+    /// A part that was forgotten with its lease is taken for one that somebody else has settled.
+    ForgottenTakenForSettled,
     /// A new leaseholder removes what earlier ones have prepared.
     PreparedForgotten,
     /// A range is split while transactions are prepared in it.
@@ -57,7 +59,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 24] = [
         Bug::ClockNotMoved,
         Bug::UncertaintyIgnored,
         Bug::PreparedUnchecked,
@@ -67,6 +69,7 @@ impl Bug {
         Bug::NotPrevented,
         Bug::SettledWherePrepared,
         Bug::SettledUnrecorded,
+        Bug::ForgottenTakenForSettled,
         Bug::PreparedForgotten,
         Bug::SplitWhilePrepared,
         Bug::UndoneSettled,

@@ -199,6 +199,7 @@ async fn abort_unless_decided(
 ) -> Result<TxnOutcome, KvError> {
     let tenant = part.txn.tenant;
     let latches = Arc::new(node.latch(tenant, vec![(record_latch(part), Access::Write)]).await);
+    let lease = node.pipeline.lease(part.range)?;
     {
         let shard = node.shard(tenant);
         if let Some(decided) = shard.decision(part) {
@@ -221,7 +222,7 @@ async fn abort_unless_decided(
             _ => {}
         }
     }
-    node.abort_record(part, anchor, &latches).await?;
+    node.abort_record(part, anchor, lease, &latches).await?;
     Ok(outcome(OutcomeStatus::Aborted, Timestamp::MIN))
 }
 
@@ -229,6 +230,7 @@ async fn abort_unless_decided(
 async fn confirm(node: &Arc<Node>, part: PartKey, key: &Bytes, at: Timestamp) -> Result<TxnOutcome, KvError> {
     let tenant = part.txn.tenant;
     let latches = Arc::new(node.latch(tenant, vec![(record_latch(part), Access::Write)]).await);
+    let lease = node.pipeline.lease(part.range)?;
     {
         let shard = node.shard(tenant);
         if let Some(decided) = shard.decision(part) {
@@ -247,7 +249,7 @@ async fn confirm(node: &Arc<Node>, part: PartKey, key: &Bytes, at: Timestamp) ->
         }
     }
     if !node.pipeline.environment().planted(Bug::NotPrevented) {
-        node.abort_record(part, key, &latches).await?;
+        node.abort_record(part, key, lease, &latches).await?;
     }
     Ok(outcome(OutcomeStatus::Aborted, Timestamp::MIN))
 }

@@ -186,6 +186,21 @@ impl Node {
         Ok(recorded)
     }
 
+    /// Fails unless a lease is held that was held before something was looked for in memory and not found. What is known of
+    /// a range is forgotten after its lease is lost, and what is on record is known before the next one serves: so
+    /// only if this is so there is nothing.
+    ///
+    /// # Errors
+    /// If the lease was lost, whoever holds the next one.
+    pub(crate) fn check_still_held(&self, range: RangeId, lease: u64) -> Result<(), KvError> {
+        if self.pipeline.lease(range)? == lease
+            || self.pipeline.environment().planted(Bug::ForgottenTakenForSettled)
+        {
+            return Ok(());
+        }
+        Err(KvError::new(KvErrorKind::Unavailable, "the lease was another's meanwhile"))
+    }
+
     /// Settles committed parts in a range, of which it is on record at their anchors.
     async fn settle_all(
         self: &Arc<Self>,
@@ -193,6 +208,7 @@ impl Node {
         parts: Vec<PartKey>,
     ) -> Result<(), KvError> {
         let lease = self.pipeline.lease(range)?;
+        self.pipeline.environment().interleave().await;
         let mut jobs = Vec::with_capacity(parts.len());
         {
             let shard = self.shard(tenant);
@@ -247,7 +263,8 @@ impl Node {
             resolve::settle(self, &job).await?;
             self.resolved(job.part);
         }
-        Ok(())
+        // What was not there any more was settled by somebody else, unless it was forgotten with the lease.
+        self.check_still_held(range, lease)
     }
 
     async fn settle_small(
@@ -260,6 +277,7 @@ impl Node {
         let records = jobs.iter().map(|(job, _)| record_latch(job.part));
         let latched = keys.chain(records).map(|span| (span, Access::Write)).collect();
         let latches = Arc::new(self.latch(tenant, latched).await);
+        self.pipeline.environment().interleave().await;
         {
             let shard = self.shard(tenant);
             jobs.retain(|(job, _)| shard.decision(job.part).is_some());

@@ -10,6 +10,7 @@ use crate::session::activity::Registry;
 use crate::session::locks::LockManager;
 use crate::session::notify::NotifyHub;
 use crate::session::plan_cache::PlanCache;
+use crate::session::statement_statistics::StatementStatistics;
 use crate::statistics::auto;
 use crate::table::CodecCache;
 use kv_client::{KvClient, LockStrength, Timestamp, TxnOptions};
@@ -78,6 +79,7 @@ pub struct Engine {
     has_loaded: AtomicBool,
     oids: Mutex<Range<u64>>,
     pub(crate) plans: PlanCache,
+    pub(crate) statement_statistics: StatementStatistics,
     pub(crate) codecs: CodecCache,
     pub(crate) locks: LockManager,
     pub(crate) notify: NotifyHub,
@@ -122,6 +124,7 @@ impl Engine {
             has_loaded: AtomicBool::new(false),
             oids: Mutex::new(0..0),
             plans: PlanCache::default(),
+            statement_statistics: StatementStatistics::default(),
             codecs: CodecCache::new(),
             locks: LockManager::default(),
             notify: NotifyHub::default(),

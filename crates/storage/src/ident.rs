@@ -157,7 +157,7 @@ mod tests {
         batch.put(Space::Meta, IDENT, &[0, 0, 0, 9, b'x']);
         engine.write(&batch, true).expect("write");
         let Err(StorageError::Incompatible(message)) = open(&engine) else { panic!("accepted") };
-        assert!(message.contains("version 9") && message.contains("1 to 4"), "{message}");
+        assert!(message.contains("version 9") && message.contains("1 to 5"), "{message}");
 
         let foreign = MemoryEngine::new();
         batch.clear(0);

@@ -13,6 +13,8 @@ while read -r command; do
   fi
 done <commands.txt
 $psql "$DRIVER_URL" -c '\d+ orders' | grep -q '"orders_customer_fkey" FOREIGN KEY (customer) REFERENCES shop.customers(id) ON DELETE CASCADE'
+$psql "$DRIVER_URL" -c '\d orders' | grep -q 'Policies (forced row security enabled)'
+$psql "$DRIVER_URL" -c '\d orders' | grep -q 'POLICY "paid" AS RESTRICTIVE FOR INSERT'
 
 # The names of the two databases must not matter, nor must the key that a dump is locked with.
 plain() { sed -E '/^\\(un)?restrict /d; s/^-- Dumped .*//' "$1"; }
@@ -30,5 +32,6 @@ $psql "$restored" -f "$work/first.sql" >/dev/null
 pg_dump "$restored" >"$work/second.sql"
 diff <(plain "$work/first.sql") <(plain "$work/second.sql")
 [ "$($psql "$restored" -Atc 'SELECT count(*), sum(total) FROM big_orders')" = "20|2600.00" ]
+[ "$($psql "$restored" -Atc "SELECT string_agg(policyname || cmd, ' ' ORDER BY policyname) FROM pg_policies")" = "buyersSELECT paidINSERT" ]
 $psql "$restored" -c "INSERT INTO shop.customers (email) VALUES ('new')"
 echo "psql: $(wc -l <commands.txt) commands, dump and restore"

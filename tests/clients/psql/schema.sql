@@ -27,6 +27,10 @@ CREATE VIEW big_orders AS SELECT o.*, email FROM orders o JOIN customers ON cust
 COMMENT ON TABLE orders IS 'what was ordered';
 COMMENT ON COLUMN orders.note IS 'anything; with ''quotes''';
 GRANT SELECT ON orders TO PUBLIC;
+CREATE POLICY buyers ON orders FOR SELECT USING (EXISTS (SELECT 1 FROM customers c WHERE c.id = customer AND c.email = current_user));
+CREATE POLICY paid ON orders AS RESTRICTIVE FOR INSERT WITH CHECK (total > 0 OR note IS NOT NULL);
+ALTER TABLE orders ENABLE ROW LEVEL SECURITY;
+ALTER TABLE orders FORCE ROW LEVEL SECURITY;
 INSERT INTO customers (email) SELECT 'c' || n || '@example.org' FROM generate_series(1, 30) n;
 INSERT INTO orders (customer, total, lines, note)
   SELECT n, n * 8 + 6, ARRAY[n, NULL, -n], E'tab\there, back\\slash, ' || n FROM generate_series(1, 25) n;

@@ -43,6 +43,7 @@ use kv_api::{KvError, KvErrorKind, Span, TenantId};
 use replication::command::{Freeze, RangeChange};
 use replication::{NodeId, RangeDescriptor, RangeId};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use storage::{WriteBatch, txn_record};
 use tokio::time::Instant;
@@ -61,8 +62,10 @@ const REACHED_PATIENCE: Duration = Duration::from_secs(1);
 const INTENTS_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a range is frozen before its leaseholder asks what became of the merge.
 const SETTLE_AFTER: Duration = Duration::from_secs(8);
-/// How long it is waited for whoever may be merging to come to an end.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long it is waited for whoever may be merging to come to an end: longer than one who does so in vain takes.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// How long who asks what became of a merge waits.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(12);
 
 /// What keeps two ranges from being merged.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +79,22 @@ pub struct MergeLimits {
 impl MergeLimits {
     /// Of a merge that somebody has asked for.
     pub const ASKED_FOR: MergeLimits = MergeLimits { max_bytes: MAX_ABSORBED_BYTES, max_load: u64::MAX };
+}
+
+/// Counts who waits, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn among(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn unavailable(message: &str) -> KvError {
@@ -104,7 +123,7 @@ impl Cluster {
         end: Option<Bytes>,
         limits: MergeLimits,
     ) -> Result<RangeId, KvError> {
-        let _one_at_a_time = self.splitting.lock().await;
+        let _one_at_a_time = self.turn_to_change().await?;
         node.ready(range).await?;
         let left = descriptor_of(node, range).await?;
         let tenant = TenantId::of_key(&left.start).map(|tenant| tenant.span());
@@ -160,6 +179,13 @@ impl Cluster {
             return Err(unavailable("a node with a replica of the neighbour is not there"));
         }
         let tenant = TenantId::of_key(&left.start).map_or(0, |tenant| tenant.0);
+        let open = || unavailable("transactions are open in the range");
+        // Who keeps it from being merged for long does so before anything is frozen.
+        let held = HeldIntents::await_none(node, tenant, range, INTENTS_PATIENCE).await;
+        if !node.shard(tenant).is_divisible(range) {
+            return Err(open());
+        }
+        drop(held);
         let candidates = members(&right, &live);
         let asked = FreezeRange {
             record: right,
@@ -175,7 +201,7 @@ impl Cluster {
         let (member, frozen) = frozen?;
         if !node.shard(tenant).is_divisible(range) {
             self.give_up(member, right_id).await;
-            return Err(unavailable("transactions are open in the range"));
+            return Err(open());
         }
         let absorbed = self.absorb_frozen(node, range, member, frozen).await;
         if absorbed.is_err() {
@@ -269,6 +295,26 @@ impl Cluster {
                 Some(next) => from = Some(next),
                 None => return Ok(contents),
             }
+        }
+    }
+
+    /// Whose turn it is to split or merge ranges whose leases are held here. Who has to find out what became of a merge comes
+    /// before: the range that is frozen for it may be what all others wait for.
+    ///
+    /// # Errors
+    /// [`KvErrorKind::Unavailable`] if there is somebody who has to.
+    pub(super) async fn turn_to_change(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, KvError> {
+        self.give_way()?;
+        let turn = self.splitting.lock().await;
+        self.give_way()?;
+        Ok(turn)
+    }
+
+    /// Fails if somebody has to find out what became of a merge.
+    pub(super) fn give_way(&self) -> Result<(), KvError> {
+        match self.settling.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err(unavailable("it is being found out what became of a merge")),
         }
     }
 
@@ -387,7 +433,8 @@ impl Cluster {
         };
         let mut settled = self.settle(node, asked.clone()).await.ok();
         let others = self.others();
-        let questions = others.into_iter().map(|id| self.ask(id, Kind::SettleMerge(asked.clone())));
+        let questions =
+            others.into_iter().map(|id| self.ask_for(id, Kind::SettleMerge(asked.clone()), SETTLE_PATIENCE));
         if settled.is_none() {
             let answers = futures::future::join_all(questions).await;
             settled = answers.into_iter().find_map(|answer| match answer {
@@ -415,7 +462,10 @@ impl Cluster {
     /// if it has not.
     pub(super) async fn settle(&self, node: &Arc<Node>, asked: SettleMerge) -> Result<MergeSettled, KvError> {
         let SettleMerge { absorber: range, generation, start } = asked;
-        let Ok(_one_at_a_time) = tokio::time::timeout(LOCK_PATIENCE, self.splitting.lock()).await else {
+        let waiting = Waiting::among(&self.settling);
+        let turn = tokio::time::timeout(LOCK_PATIENCE, self.splitting.lock()).await;
+        drop(waiting);
+        let Ok(_one_at_a_time) = turn else {
             return Err(unavailable("the merge may be under way"));
         };
         node.ready(range).await?;

@@ -40,6 +40,7 @@ use prost::Message as _;
 use replication::message::{App, Payload};
 use replication::{Envelope, NodeId, RangeId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use storage::key::decode_data_value;
@@ -177,6 +178,8 @@ pub struct Cluster {
     directory: tokio::sync::Mutex<()>,
     /// So do splits of ranges whose leases are held here, and merges.
     splitting: tokio::sync::Mutex<()>,
+    /// How many wait for that to find out what became of a merge.
+    settling: AtomicUsize,
     /// The last range whose remaining replicas were seen to.
     gone_after: Mutex<RangeId>,
     configuring: Mutex<configuring::Configuring>,
@@ -202,6 +205,7 @@ impl Cluster {
             joining: tokio::sync::Mutex::new(()),
             directory: tokio::sync::Mutex::new(()),
             splitting: tokio::sync::Mutex::new(()),
+            settling: AtomicUsize::new(0),
             gone_after: Mutex::default(),
             configuring: Mutex::default(),
             to_report: Mutex::default(),

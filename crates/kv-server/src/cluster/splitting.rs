@@ -37,11 +37,15 @@ impl Cluster {
     /// [`KvErrorKind::RangeNotFound`] if it is not in the range, [`KvErrorKind::Unavailable`] if the range cannot be
     /// split for the moment, and what keeps the command from being applied.
     pub async fn split(&self, node: &Arc<Node>, range: RangeId, key: Bytes) -> Result<RangeId, KvError> {
-        let _one_at_a_time = self.splitting.lock().await;
+        let _one_at_a_time = self.turn_to_change().await?;
         let begun = Instant::now();
         let new = loop {
             match self.try_to_split(node, range, &key).await {
-                Err(error) if error.kind() == KvErrorKind::Unavailable && begun.elapsed() < PATIENCE => {
+                Err(error)
+                    if error.kind() == KvErrorKind::Unavailable
+                        && begun.elapsed() < PATIENCE
+                        && self.give_way().is_ok() =>
+                {
                     tracing::debug!(range, "a range is to be split again: {}", error.message);
                     tokio::time::sleep(PAUSE).await;
                 }

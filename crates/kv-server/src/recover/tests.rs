@@ -49,6 +49,30 @@ async fn a_key_that_was_not_written_is_not_taken_for_prepared() {
     }
 }
 
+/// The lease was lost after somebody began to settle a part or to look what becomes of it, and what was known of it
+/// is forgotten: nothing follows from that.
+#[tokio::test]
+async fn what_is_not_found_counts_only_under_the_lease_under_which_it_was_looked_for() {
+    let node = start().await;
+    let put = Put { key: TENANT.prefixed(b"a"), value: Bytes::from_static(b"1"), sequence: 1 };
+    ask(&node, Caller::Tenant(TENANT), Header::default(), vec![RequestKind::Put(put)]).await;
+    let range = node.pipeline.awake_for(&TENANT.span()).expect("awake");
+    let (lease, other) = (node.pipeline.lease(range).expect("held"), u64::MAX);
+    let of_range = (TENANT.0, range);
+    assert_eq!(node.settle_jobs(of_range, lease, vec![]).await, Ok(()));
+    let kind = |result: Result<(), KvError>| result.map_err(|error| error.kind());
+    assert_eq!(kind(node.settle_jobs(of_range, other, vec![]).await), Err(KvErrorKind::Unavailable));
+
+    let part = PartKey { range, txn: TxnKey { tenant: TENANT.0, id: [3; 16] } };
+    let latches = Arc::new(node.latch(TENANT.0, vec![(record_latch(part), Access::Write)]).await);
+    let span = node.pipeline.span(range).expect("there");
+    let record = || txn_record::get(&*node.engine, &span.start, &part.txn.id).expect("read");
+    let aborted = node.abort_record(part, &span.start, other, &latches).await;
+    assert_eq!((kind(aborted), record()), (Err(KvErrorKind::Unavailable), None));
+    assert_eq!(kind(node.abort_record(part, &span.start, lease, &latches).await), Ok(()));
+    assert_eq!(record().map(|record| record.status), Some(RecordStatus::Aborted));
+}
+
 /// A coordinator is slow: somebody asks whether its part is prepared where it was meant to commit. It is not, but
 /// above, and the coordinator may commit it there yet.
 #[tokio::test]

@@ -70,11 +70,16 @@ impl Nodes {
         self.running.lock()[place] = Some(running);
     }
 
-    /// Ends a node; it hands its leases over.
+    /// Ends a node; it hands its leases over. Returns when nobody has its store open any more.
     pub async fn end(&self, place: usize) {
         let running = self.running.lock()[place].take();
         if let Some(running) = running {
+            let node = Arc::downgrade(running.node());
             running.shutdown().await.expect("shut down");
+            // Who asked it something has it until there is an answer.
+            while node.strong_count() > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use simulation::scenario::scenario;
 use simulation::{Options, Wanted, report, run, run_many};
 
 /// Seeds that are tried for a bug.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 800;
 
 /// Looks for a bug. What also fails without it does not count.
 fn find(bug: Plant) {

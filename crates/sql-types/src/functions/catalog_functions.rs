@@ -209,6 +209,10 @@ pub static CATALOG_FUNCTIONS: &[Function] = catalog! {
     "pg_stat_get_db_numbackends" [OID] INT4 stable;
     "pg_stat_clear_snapshot" [] VOID volatile;
     "pg_stat_reset" [] VOID volatile;
+    "pg_stat_statements_reset" [] VOID volatile;
+    "pg_stat_statements_reset" [OID] VOID volatile;
+    "pg_stat_statements_reset" [OID, OID] VOID volatile;
+    "pg_stat_statements_reset" [OID, OID, INT8] VOID volatile;
     "cluster_logical_timestamp" [] NUMERIC external;
     "pg_notify" [TEXT, TEXT] VOID external nonstrict;
     "nextval" [REGCLASS] INT8 external;

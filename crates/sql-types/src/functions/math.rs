@@ -74,7 +74,8 @@ impl Degrees for f64 {
     }
 }
 
-fn sine_of_degrees(degrees: f64) -> f64 {
+/// An angle from 0 to 180 degrees, and the sign by which its sine and tangent are those of the angle given.
+fn half_turn(degrees: f64) -> (f64, f64) {
     let mut degrees = degrees % 360.0;
     let mut sign = 1.0;
     if degrees < 0.0 {
@@ -83,6 +84,11 @@ fn sine_of_degrees(degrees: f64) -> f64 {
     if degrees > 180.0 {
         (degrees, sign) = (360.0 - degrees, -sign);
     }
+    (degrees, sign)
+}
+
+fn sine_of_degrees(degrees: f64) -> f64 {
+    let (mut degrees, sign) = half_turn(degrees);
     if degrees > 90.0 {
         degrees = 180.0 - degrees;
     }
@@ -103,14 +109,7 @@ fn cosine_of_degrees(degrees: f64) -> f64 {
 
 /// Tangent of an angle in degrees: exact at multiples of 45 degrees.
 fn tangent_of_degrees(degrees: f64) -> f64 {
-    let mut degrees = degrees % 360.0;
-    let mut sign = 1.0;
-    if degrees < 0.0 {
-        (degrees, sign) = (-degrees, -1.0);
-    }
-    if degrees > 180.0 {
-        (degrees, sign) = (360.0 - degrees, -sign);
-    }
+    let (mut degrees, mut sign) = half_turn(degrees);
     if degrees > 90.0 {
         (degrees, sign) = (180.0 - degrees, -sign);
     }

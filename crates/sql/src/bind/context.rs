@@ -81,6 +81,7 @@ pub(crate) enum Clause {
     Generation,
     MergeWhen,
     TriggerWhen,
+    Policy,
 }
 
 impl Clause {
@@ -107,6 +108,7 @@ impl Clause {
             Clause::MergeWhen => "MERGE WHEN conditions",
             Clause::TriggerWhen => "trigger WHEN conditions",
             Clause::Generation => "column generation expressions",
+            Clause::Policy => "policy expressions",
         }
     }
 

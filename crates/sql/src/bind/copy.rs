@@ -6,7 +6,7 @@ use super::{BindContext, Binder, Env};
 use crate::copy::CopyColumn;
 use crate::exec::COPY_INPUT;
 use crate::parse::{Source, StatementKind};
-use crate::plan::{Plan, PlanColumn, PlanKind};
+use crate::plan::{Needed, Plan, PlanColumn, PlanKind};
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, CopySource, ObjectName};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub struct BoundCopy {
     pub columns: Vec<CopyColumn>,
     /// Whether it is COPY FROM.
     pub from: bool,
+    /// The privileges needed to read what it reads.
+    pub reads: Vec<Needed>,
 }
 
 /// Binds the source or target of a COPY.
@@ -43,7 +45,7 @@ pub fn bind_copy(
                     "COPY query must have a RETURNING clause",
                 ));
             }
-            Ok(outgoing(bound.plan))
+            Ok(outgoing(bound.plan, bound.reads))
         }
         (CopySource::Query(_), false) => {
             Err(SqlError::new(SqlState::SYNTAX_ERROR, "COPY FROM needs the name of a table"))
@@ -51,10 +53,10 @@ pub fn bind_copy(
     }
 }
 
-fn outgoing(plan: Plan) -> BoundCopy {
+fn outgoing(plan: Plan, reads: Vec<Needed>) -> BoundCopy {
     let columns =
         plan.columns.iter().map(|column| CopyColumn { name: column.name.clone(), ty: column.ty }).collect();
-    BoundCopy { plan, columns, from: false }
+    BoundCopy { plan, columns, from: false, reads }
 }
 
 /// 42P10: COPY leaves generated columns out.
@@ -94,8 +96,13 @@ impl Binder<'_> {
             .map(|column| CopyColumn { name: Arc::from(column.name.as_str()), ty: column.ty })
             .collect();
         let input = Plan::new(PlanKind::CteScan { cte: COPY_INPUT }, outputs);
-        let plan = self.insert_plan(table.clone(), input, targets, None)?;
-        Ok(BoundCopy { plan, columns, from: true })
+        if self.is_secured(&table)? {
+            let message = "COPY FROM not supported with row-level security";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .with_hint("Use INSERT statements instead."));
+        }
+        let plan = self.insert_plan(table.clone(), input, targets, None, None)?;
+        Ok(BoundCopy { plan, columns, from: true, reads: Vec::new() })
     }
 
     fn copy_table(&self, name: &ObjectName, columns: &[ast::Ident]) -> SqlResult<BoundCopy> {
@@ -124,6 +131,6 @@ impl Binder<'_> {
         }
         let mut rows = super::rows::Rows::new(item.plan);
         super::select::project(&mut rows, items)?;
-        Ok(outgoing(rows.into_plan()))
+        Ok(outgoing(rows.into_plan(), self.reads.take()))
     }
 }

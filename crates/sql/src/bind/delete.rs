@@ -1,5 +1,6 @@
 //! DELETE.
 
+use super::policy::Access;
 use super::{Binder, Env};
 use crate::plan::{Plan, PlanKind};
 use sql_types::{SqlError, SqlResult, SqlState};
@@ -17,7 +18,9 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in DELETE"));
         }
         let using = delete.using.as_deref().unwrap_or(&[]);
-        let (table, item) = self.bind_target(target, using, env, "delete from")?;
+        let reads = delete.selection.is_some() || delete.returning.is_some() || !using.is_empty();
+        let access = Access::Delete { reads };
+        let (table, item) = self.bind_target(target, using, env, "delete from", access)?;
         let scope = item.scope;
         let rows = self.filtered(item.plan, delete.selection.as_ref(), &scope, env)?;
         let input = Box::new(rows.into_plan());

@@ -3,13 +3,14 @@
 use super::context::{Clause, ExprContext};
 use super::lookup::{RelationRef, SystemRef};
 use super::names::{self, ident_name, qualified};
+use super::policy::Access;
 use super::rows::Rows;
 use super::scope::{Relation, Scope, ScopeColumn};
 use super::{Binder, Env};
 use crate::catalog::descriptor::{PRIMARY_INDEX, TableDescriptor};
 use crate::parse;
 use crate::plan::{
-    Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, ProjectSetItem, RowLock,
+    Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, ProjectSetItem, RowLock, ScanFence,
     SetInvocation,
 };
 use sql_types::functions;
@@ -206,7 +207,8 @@ impl Binder<'_> {
                     let message = format!("cannot lock rows in materialized view \"{}\"", table.name);
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
                 }
-                self.bind_table(table, alias, env, lock)
+                let access = if lock.is_some() { Access::Lock } else { Access::Select };
+                self.bind_accessed_table(table, alias, env, lock, access)
             }
             RelationRef::View(view) => {
                 let plan = self.bind_view(&view)?;
@@ -335,6 +337,7 @@ impl Binder<'_> {
             reverse: false,
             lock,
             limit: None,
+            fence: ScanFence::None,
         };
         Ok(FromItem { plan: Plan::new(kind, columns), scope })
     }

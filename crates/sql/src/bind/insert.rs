@@ -17,7 +17,7 @@ use crate::catalog::descriptor::{
 use crate::optimize::fold::fold_expr;
 use crate::optimize::implies::{implied, normal};
 use crate::parse::{INFERENCE, INFERENCE_PART, INFERENCE_WHERE};
-use crate::plan::{Expr, OnConflict, Plan, PlanColumn, PlanKind, SubPlan};
+use crate::plan::{Expr, OnConflict, Plan, PlanColumn, PlanKind, RowPolicies, SubPlan};
 use crate::table::bound_index;
 use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{
@@ -45,7 +45,11 @@ impl Binder<'_> {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"DUPLICATE\""));
             }
         };
-        let plan = self.insert_plan(table.clone(), input, targets, on_conflict)?;
+        let reads = insert.returning.is_some()
+            || on_conflict.as_ref().is_some_and(|conflict| conflict.arbiter.is_some());
+        let updates = on_conflict.as_ref().is_some_and(|conflict| conflict.update.is_some());
+        let policies = self.insert_policies(&table, reads, updates)?;
+        let plan = self.insert_plan(table.clone(), input, targets, on_conflict, policies)?;
         let Some(returning) = &insert.returning else { return Ok(plan) };
         let mut scope = Scope { parent: env.outer, ..Scope::default() };
         add_table(&mut scope, &table, alias.as_deref().unwrap_or(&table.name), 0, true);
@@ -282,6 +286,7 @@ impl Binder<'_> {
         input: Plan,
         mut targets: Vec<ColumnId>,
         on_conflict: Option<OnConflict>,
+        policies: Option<Box<RowPolicies>>,
     ) -> SqlResult<Plan> {
         let scope = Scope::default();
         let mut context = ExprContext::new(&scope, None, Clause::Default);
@@ -322,6 +327,7 @@ impl Binder<'_> {
             checks,
             on_conflict,
             returning: None,
+            policies,
         };
         Ok(Plan::new(kind, Vec::new()))
     }

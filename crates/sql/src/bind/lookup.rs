@@ -28,6 +28,8 @@ pub enum RelationRef {
 pub struct ViewRef {
     /// Its OID.
     pub oid: Oid,
+    /// Role that owns it, with whose rights it reads.
+    pub owner: Oid,
     /// Its columns.
     pub columns: Arc<[(String, ColumnType)]>,
     /// Its query, as SQL text with qualified names (or names that the schemas below resolve).
@@ -107,6 +109,16 @@ pub trait CatalogLookup: Sync {
     /// A domain and those it was made of, the outermost first; empty if it is no domain.
     fn domains(&self, _ty: Type) -> Vec<Arc<TypeDescriptor>> {
         Vec::new()
+    }
+
+    /// Whether the policies of a table apply to a role.
+    fn secures(&self, _table: &TableDescriptor, _role: Oid) -> bool {
+        false
+    }
+
+    /// Whether `role` is `group`, or a member of it however indirectly.
+    fn is_member(&self, role: Oid, group: Oid) -> bool {
+        role == group
     }
 
     /// A default or CHECK expression of a table already bound, if the snapshot keeps them.

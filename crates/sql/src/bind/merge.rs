@@ -7,6 +7,7 @@ use super::context::{Clause, ExprContext};
 use super::from::{FromItem, Laterals};
 use super::insert::{check_count, is_default, target_columns};
 use super::lookup::RelationRef;
+use super::policy::Access;
 use super::rows::Rows;
 use super::scope::Scope;
 use super::select::{OutputItem, project};
@@ -71,7 +72,8 @@ impl Binder<'_> {
             clauses.push(MergeClause { matched: matches, condition, action });
         }
         let checks = self.checks(&table)?;
-        let kind = PlanKind::Merge { table, input: Box::new(rows.into_plan()), clauses, checks };
+        let policies = self.merge_policies(&table)?;
+        let kind = PlanKind::Merge { table, input: Box::new(rows.into_plan()), clauses, checks, policies };
         Ok(Plan::new(kind, Vec::new()))
     }
 
@@ -90,7 +92,8 @@ impl Binder<'_> {
                 .with_detail("This operation is not supported for views."));
         }
         let table = self.target_table(name, "execute MERGE on")?;
-        let target = self.bind_table(table.clone(), alias.as_ref(), env, Some(LOCK))?;
+        let target =
+            self.bind_accessed_table(table.clone(), alias.as_ref(), env, Some(LOCK), Access::Select)?;
         let inserts = merge.clauses.iter().any(|clause| is_matched(clause).is_ok_and(|matches| !matches));
         let kind = if inserts { JoinKind::Right } else { JoinKind::Inner };
         let laterals = Laterals { env, scope: env.outer, levels: 0 };

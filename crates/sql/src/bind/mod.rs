@@ -41,6 +41,7 @@ mod names;
 mod operator;
 mod output_name;
 mod params;
+mod policy;
 mod query;
 mod routine;
 mod row;
@@ -66,6 +67,7 @@ pub use copy::{BoundCopy, bind_copy};
 pub use lookup::{CatalogLookup, RelationRef, SystemRef, ViewRef};
 pub use names::{ident_name, object_name};
 pub(crate) use output_name::output_name;
+pub use policy::{BoundPolicy, bind_policy};
 pub use table_expr::{
     bind_argument, bind_check, bind_checks, bind_default, bind_domain_check, bind_generation,
     bind_index_expr, bind_index_predicate, bind_row_expr, bind_scalar, bind_trigger_condition, default_of,
@@ -75,10 +77,10 @@ pub use variables::{Variable, VariableKind, Variables};
 pub use view::bind_view_query;
 
 use crate::parse::{Ast, Source, Statement, StatementKind};
-use crate::plan::{Expr, Plan, PlanColumn};
+use crate::plan::{Expr, Needed, Plan, PlanColumn};
 use params::Params;
 use sql_types::functions::EvalContext;
-use sql_types::{SqlError, SqlResult, SqlState, Type};
+use sql_types::{Oid, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast;
 use sqlparser::tokenizer::{Location, Span};
 use std::cell::{Cell, RefCell};
@@ -102,6 +104,10 @@ pub struct BindContext<'a> {
     pub param_types: &'a [Type],
     /// Names of some of the parameters, inside a function.
     pub variables: Option<&'a Variables>,
+    /// The role whose rights the statement has.
+    pub user: Oid,
+    /// `row_security`: whether policies apply; if not, what they would affect is refused.
+    pub row_security: bool,
 }
 
 /// A bound statement.
@@ -115,6 +121,8 @@ pub struct Bound {
     pub columns: Option<Vec<PlanColumn>>,
     /// Kind of the statement; for WITH … INSERT the kind of its body.
     pub kind: StatementKind,
+    /// The privileges needed to read what it reads.
+    pub reads: Vec<Needed>,
 }
 
 /// Binds a query or a statement that changes rows.
@@ -163,6 +171,11 @@ pub(crate) struct Binder<'a> {
     overriding: Option<bool>,
     /// How often something was bound anew, differently: see [`Binder::again`].
     rebound: Cell<usize>,
+    /// The owner of the view that is bound, whose rights count within it.
+    owner: Option<Oid>,
+    /// Tables whose policies are being bound.
+    guarded: Vec<Oid>,
+    reads: RefCell<Vec<Needed>>,
 }
 
 /// What a query can refer to.
@@ -185,6 +198,9 @@ impl<'a> Binder<'a> {
             views: Cell::new(0),
             overriding: None,
             rebound: Cell::new(0),
+            owner: None,
+            guarded: Vec::new(),
+            reads: RefCell::default(),
         }
     }
 
@@ -197,6 +213,37 @@ impl<'a> Binder<'a> {
                 .with_detail("Its calls of functions are nested too deeply."));
         }
         self.bind_expr(expr, context)
+    }
+
+    /// A binder of a text that is kept: a view or a policy. What it finds out is to be given to [`Self::absorb`].
+    pub(crate) fn within<'b>(&self, context: &'b BindContext<'b>) -> Binder<'b> {
+        let mut inner = Binder::new(context, None, 0);
+        inner.next_cte.set(self.next_cte.get());
+        inner.depth.set(self.depth.get());
+        inner.views.set(self.views.get());
+        inner.owner = self.owner;
+        inner.guarded.clone_from(&self.guarded);
+        inner
+    }
+
+    /// Takes over what a binder from [`Self::within`] found out.
+    pub(crate) fn absorb(&self, inner: Binder<'_>) {
+        self.next_cte.set(inner.next_cte.get());
+        for needed in inner.reads.into_inner() {
+            self.need(needed);
+        }
+    }
+
+    fn need(&self, needed: Needed) {
+        let mut reads = self.reads.borrow_mut();
+        if !reads.contains(&needed) {
+            reads.push(needed);
+        }
+    }
+
+    /// Notes that a relation is read, with the rights that count here.
+    pub(crate) fn reads(&self, relation: Oid) {
+        self.need(Needed { table: relation, letter: 'r', user: self.owner });
     }
 
     fn bind(&self, ast: &ast::Statement) -> SqlResult<Bound> {
@@ -231,7 +278,8 @@ impl<'a> Binder<'a> {
         self.settle_params(&mut plan);
         let columns =
             (kind == StatementKind::Query || !plan.columns.is_empty()).then(|| plan.columns.clone());
-        Ok(Bound { plan, param_types, columns, kind })
+        let reads = self.reads.take();
+        Ok(Bound { plan, param_types, columns, kind, reads })
     }
 
     /// Binds INSERT, UPDATE or DELETE.

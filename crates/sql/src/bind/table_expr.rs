@@ -71,6 +71,7 @@ fn value_table(base: ColumnType) -> Arc<TableDescriptor> {
         placement: Default::default(),
         view: None,
         triggers: Vec::new(),
+        security: Default::default(),
         on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),

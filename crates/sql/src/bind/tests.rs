@@ -18,20 +18,7 @@ pub(crate) struct MemoryCatalog {
 }
 
 fn column(id: u32, name: &str, ty: impl Into<ColumnType>, nullable: bool) -> ColumnDescriptor {
-    ColumnDescriptor {
-        id,
-        name: name.to_string(),
-        ty: ty.into(),
-        nullable,
-        default: None,
-        added_value: None,
-        identity: None,
-        sequence: None,
-        hidden: false,
-        comment: None,
-        domain: None,
-        generated: None,
-    }
+    ColumnDescriptor { nullable, ..ColumnDescriptor::plain(id, name, ty.into()) }
 }
 
 fn index(id: u32, oid: Oid, name: &str, unique: bool, columns: &[(u32, bool)]) -> IndexDescriptor {
@@ -71,6 +58,7 @@ fn table(
         placement: Default::default(),
         view: None,
         triggers: Vec::new(),
+        security: Default::default(),
         on_commit: Default::default(),
         bound: Default::default(),
         statistics: StatisticsCell::of(TableStatistics { rows, ..TableStatistics::default() }),
@@ -147,6 +135,7 @@ impl MemoryCatalog {
         h.columns[1].hidden = true;
         let v = ViewRef {
             oid: 20050,
+            owner: 0,
             columns: Arc::from(vec![
                 ("id".to_string(), Type::INT4.into()),
                 ("twice".to_string(), Type::INT4.into()),
@@ -246,7 +235,15 @@ pub(crate) fn bind_in(catalog: &MemoryCatalog, sql: &str, param_types: &[Type]) 
     let path = ["public".to_string()];
     let mut eval = EvalContext::plain();
     eval.text.catalog = &Names;
-    let context = BindContext { catalog, search_path: &path, eval: &eval, param_types, variables: None };
+    let context = BindContext {
+        catalog,
+        search_path: &path,
+        eval: &eval,
+        param_types,
+        variables: None,
+        user: 0,
+        row_security: true,
+    };
     bind_statement(&parse::parse_one(sql)?, &context)
 }
 

@@ -2,6 +2,7 @@
 
 use super::context::{Clause, ExprContext};
 use super::from::{FromItem, Laterals};
+use super::policy::Access;
 use super::rows::Rows;
 use super::scope::Scope;
 use super::{Binder, Env};
@@ -27,7 +28,12 @@ impl Binder<'_> {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"FROM\""));
             }
         };
-        let (table, item) = self.bind_target(&update.table, from, env, "update")?;
+        let reads = update.selection.is_some()
+            || update.returning.is_some()
+            || !from.is_empty()
+            || !update.assignments.iter().all(|assignment| is_constant(&assignment.value));
+        let access = Access::Update { reads };
+        let (table, item) = self.bind_target(&update.table, from, env, "update", access)?;
         let scope = item.scope;
         let mut rows = self.filtered(item.plan, update.selection.as_ref(), &scope, env)?;
         let mut context = ExprContext::new(&scope, env.ctes, Clause::UpdateSet);
@@ -39,8 +45,9 @@ impl Binder<'_> {
         }
         let checks = self.checks(&table)?;
         let input = Box::new(rows.into_plan());
-        let plan =
-            Plan::new(PlanKind::Update { table, input, assignments, checks, returning: None }, Vec::new());
+        let policies = self.update_policies(&table, reads)?;
+        let kind = PlanKind::Update { table, input, assignments, checks, returning: None, policies };
+        let plan = Plan::new(kind, Vec::new());
         match &update.returning {
             Some(returning) => self.bind_returning(plan, returning, &scope, env),
             None => Ok(plan),
@@ -54,6 +61,7 @@ impl Binder<'_> {
         others: &[ast::TableWithJoins],
         env: Env<'s>,
         action: &str,
+        access: Access,
     ) -> SqlResult<(Arc<TableDescriptor>, FromItem<'s>)> {
         let TableFactor::Table { name, alias, args: None, .. } = &target.relation else {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{action} needs the name of a table")));
@@ -62,7 +70,7 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"JOIN\""));
         }
         let table = self.target_table(name, action)?;
-        let mut item = self.bind_table(table.clone(), alias.as_ref(), env, Some(LOCK))?;
+        let mut item = self.bind_accessed_table(table.clone(), alias.as_ref(), env, Some(LOCK), access)?;
         let laterals = Laterals { env, scope: env.outer, levels: 0 };
         for other in others {
             item = self.cross_join(item, other, laterals, &[])?;
@@ -86,5 +94,15 @@ impl Binder<'_> {
             rows.filter(predicate)?;
         }
         Ok(rows)
+    }
+}
+
+/// Whether a value is seen to read no column.
+fn is_constant(value: &ast::Expr) -> bool {
+    match value {
+        ast::Expr::Value(_) => true,
+        ast::Expr::Nested(inner) => is_constant(inner),
+        ast::Expr::UnaryOp { expr, .. } | ast::Expr::Cast { expr, .. } => is_constant(expr),
+        value => super::insert::is_default(value),
     }
 }

@@ -14,9 +14,11 @@ const MAX_VIEWS: usize = 32;
 
 /// Binds the query of a view by itself.
 pub fn bind_view_query(view: &ViewRef, context: &BindContext<'_>) -> SqlResult<Bound> {
-    let plan = Binder::new(context, None, 0).bind_view(view)?;
+    let binder = Binder::new(context, None, 0);
+    let plan = binder.bind_view(view)?;
     let columns = Some(plan.columns.clone());
-    Ok(Bound { plan, param_types: Vec::new(), columns, kind: StatementKind::Query })
+    let reads = binder.reads.take();
+    Ok(Bound { plan, param_types: Vec::new(), columns, kind: StatementKind::Query, reads })
 }
 
 impl Binder<'_> {
@@ -38,12 +40,12 @@ impl Binder<'_> {
             variables: None,
             ..*self.context
         };
-        let inner = Binder::new(&context, None, 0);
-        inner.next_cte.set(self.next_cte.get());
-        inner.depth.set(self.depth.get());
+        self.reads(view.oid);
+        let mut inner = self.within(&context);
         inner.views.set(depth + 1);
+        inner.owner = Some(view.owner);
         let plan = inner.bind_query(query, Env::default())?;
-        self.next_cte.set(inner.next_cte.get());
+        self.absorb(inner);
         self.as_declared(plan, view)
     }
 

@@ -5,6 +5,7 @@
 
 use super::OnCommit;
 use super::routine::TriggerDescriptor;
+use super::policy::RowSecurity;
 use crate::statistics::StatisticsCell;
 use crate::table::BoundIndexes;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,9 @@ pub struct TableDescriptor {
     /// Its triggers, in the order of their names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<TriggerDescriptor>,
+    /// Who may see and write which of its rows.
+    #[serde(default, skip_serializing_if = "RowSecurity::is_default")]
+    pub security: RowSecurity,
     /// What happens to it at a commit, if it is temporary.
     #[serde(skip)]
     pub on_commit: OnCommit,

@@ -1,5 +1,6 @@
 //! [`DatabaseCatalog`]: a snapshot as the sessions of one database see it.
 
+use super::descriptor::TableDescriptor;
 use super::oids;
 use super::routine::RoutineDescriptor;
 use super::snapshot::{CatalogSnapshot, Relation};
@@ -42,6 +43,7 @@ impl DatabaseCatalog {
                 let view = self.snapshot.views.get(&oid)?;
                 RelationRef::View(ViewRef {
                     oid,
+                    owner: view.owner,
                     columns: view.columns.clone().into(),
                     query: view.query.as_str().into(),
                     search_path: view.search_path.clone().into(),
@@ -159,6 +161,14 @@ impl CatalogLookup for DatabaseCatalog {
 
     fn domains(&self, ty: Type) -> Vec<Arc<TypeDescriptor>> {
         self.snapshot.domains(ty.0).into_iter().map(|(found, _)| found).collect()
+    }
+
+    fn secures(&self, table: &TableDescriptor, role: Oid) -> bool {
+        self.snapshot.secures(table, role)
+    }
+
+    fn is_member(&self, role: Oid, group: Oid) -> bool {
+        self.snapshot.is_member(role, group)
     }
 
     fn schema_exists(&self, schema: &str) -> bool {

@@ -23,6 +23,7 @@
 pub mod descriptor;
 mod lookup;
 pub mod routine;
+pub mod policy;
 mod snapshot;
 pub mod store;
 pub(crate) mod temporary;

@@ -91,6 +91,7 @@ pub struct CatalogSnapshot {
     routine_names: HashMap<(Oid, Oid), HashMap<String, Vec<Oid>>>,
     indexes: HashMap<Oid, (Oid, IndexId)>,
     referencing: HashMap<Oid, Vec<(Oid, usize)>>,
+    row_security: bool,
 }
 
 impl CatalogSnapshot {
@@ -115,6 +116,7 @@ impl CatalogSnapshot {
             routine_names: HashMap::new(),
             indexes: HashMap::new(),
             referencing: HashMap::new(),
+            row_security: false,
         };
         let postgres = DatabaseDescriptor {
             oid: oids::POSTGRES,
@@ -195,6 +197,7 @@ impl CatalogSnapshot {
         self.routine_names.clear();
         self.indexes.clear();
         self.referencing.clear();
+        self.row_security = self.tables.values().any(|table| table.security.enabled);
         for table in self.tables.values() {
             let names = self.names.entry((table.database, table.schema)).or_default();
             let relation = match table.view {
@@ -241,6 +244,7 @@ impl CatalogSnapshot {
             let Some(now) = now.table(*oid) else { continue };
             let table = Arc::make_mut(table);
             table.owner = now.owner;
+            table.security = now.security.clone();
             if table.storage == now.storage {
                 table.indexes.retain(|index| index.id == PRIMARY_INDEX || now.index(index.id).is_some());
             }
@@ -390,6 +394,29 @@ impl CatalogSnapshot {
     /// Whether a role is a superuser.
     pub fn is_superuser(&self, role: Oid) -> bool {
         self.roles.get(&role).is_some_and(|role| role.superuser)
+    }
+
+    /// Whether what a plan does may depend on who made it: some table has row security.
+    pub fn has_row_security(&self) -> bool {
+        self.row_security
+    }
+
+    /// Whether the policies of a table apply to a role. Superusers, roles with BYPASSRLS and, unless it is forced, the
+    /// owner are exempt.
+    pub fn secures(&self, table: &TableDescriptor, role: Oid) -> bool {
+        let exempt = self.roles.get(&role).is_some_and(|role| role.superuser || role.bypass_rls)
+            || (!table.security.forced && self.is_member(role, table.owner));
+        table.security.enabled && !exempt
+    }
+
+    /// The policies of other tables whose subqueries read a relation, or that name a type: table and policy.
+    pub(crate) fn policies_reading(&self, oid: Oid) -> Vec<(Arc<TableDescriptor>, String)> {
+        let others = self.tables.values().filter(|table| table.oid != oid);
+        let reading = others.flat_map(|table| {
+            let policies = table.security.policies.iter().filter(|policy| policy.depends_on.contains(&oid));
+            policies.map(|policy| (table.clone(), policy.name.clone()))
+        });
+        reading.collect()
     }
 
     /// Whether a role may do everything with an object of `owner`.

@@ -172,6 +172,7 @@ impl DdlContext<'_> {
         let id = table.columns[at].id;
         let what = format!("column {name} of table {}", table.name);
         drop_object::release_views(self, table, cascade, &what)?;
+        self.release_column_policies(table, at, cascade, &what)?;
         let readers: Vec<String> =
             generated::readers(table, id).iter().map(|column| column.name.clone()).collect();
         for reader in &readers {
@@ -379,6 +380,7 @@ impl DdlContext<'_> {
         let view = self.working_view()?;
         let session = view.eval(self.times);
         let context = view.bind_context(&session, &[]);
+        self.refuse_retyping(table, at)?;
         let mut changed = (**table).clone();
         changed.storage = u64::from(self.new_oid().await?);
         changed.columns[at].ty = new;

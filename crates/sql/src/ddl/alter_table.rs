@@ -230,6 +230,7 @@ impl DdlContext<'_> {
                     return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
                 }
                 self.refuse_views(&table, "rename a column of")?;
+                self.rename_in_policies(&table, &mut changed, at, |text| rename_word(text, name, to))?;
                 changed.columns[at].name = to.clone();
                 for column in &mut changed.columns {
                     let expression = column.generated.take();
@@ -268,10 +269,12 @@ impl DdlContext<'_> {
                 self.check_free(table.schema, to)?;
                 self.refuse_views(&table, "rename")?;
                 changed.name = to.clone();
+                self.check_policies(&changed)?;
             }
             AlterAction::SetSchema(schema) => {
                 self.refuse_views(&table, "move")?;
                 changed.schema = target_schema(self, table.schema, schema, &table.name)?;
+                self.check_policies(&changed)?;
                 for column in &table.columns {
                     let sequence = column.sequence.and_then(|oid| self.catalog.sequences.get(&oid)).cloned();
                     if let Some(sequence) = sequence {
@@ -302,6 +305,8 @@ impl DdlContext<'_> {
             AlterAction::EnableTrigger(name, enabled) => {
                 super::trigger::enable(&mut changed, name.as_deref(), *enabled)?;
             }
+            AlterAction::RowSecurity(enable) => changed.security.enabled = *enable,
+            AlterAction::ForceRowSecurity(force) => changed.security.forced = *force,
             AlterAction::Place(changes) => return self.place(changed, changes),
             AlterAction::AlterConstraint(name, timing) => {
                 if let Some(key) = changed.foreign_keys.iter_mut().find(|key| key.name == *name) {
@@ -333,6 +338,7 @@ impl DdlContext<'_> {
 
     /// The same of any relation; `what` says what is to be done, with its name.
     fn refuse_views_of(&self, relation: Oid, what: &str) -> SqlResult<()> {
+        self.refuse_policies_of(relation, what)?;
         match self.catalog.readers(relation).first() {
             None => Ok(()),
             Some(view) => {

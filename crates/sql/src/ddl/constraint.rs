@@ -271,7 +271,7 @@ impl DdlContext<'_> {
 }
 
 /// An expression without parentheses around the whole of it: those who show it add their own.
-fn bare(mut expr: &str) -> SqlResult<&str> {
+pub(super) fn bare(mut expr: &str) -> SqlResult<&str> {
     while matches!(crate::parse::parse_expr(expr)?, sqlparser::ast::Expr::Nested(_)) {
         let within = expr.trim().strip_prefix('(').and_then(|expr| expr.strip_suffix(')'));
         let Some(within) = within else { break };

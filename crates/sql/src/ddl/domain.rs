@@ -116,21 +116,7 @@ impl DdlContext<'_> {
 
     /// A default as it is stored, after checking that it can be computed.
     fn checked_domain_default(&self, text: &str, base: ColumnType, name: &str) -> SqlResult<Option<String>> {
-        let column = ColumnDescriptor {
-            id: 1,
-            name: name.to_string(),
-            ty: base,
-            nullable: true,
-            default: None,
-            added_value: None,
-            identity: None,
-            sequence: None,
-            hidden: false,
-            comment: None,
-            domain: None,
-            generated: None,
-        };
-        self.default_text(text, &column)
+        self.default_text(text, &ColumnDescriptor::plain(1, name, base))
     }
 }
 

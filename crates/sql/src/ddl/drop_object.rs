@@ -206,6 +206,7 @@ pub(super) fn release_readers(
     what: &str,
     together: &[Oid],
 ) -> SqlResult<()> {
+    cx.release_policies(oid, cascade, what, together)?;
     for reader in cx.catalog.readers(oid) {
         let (reading, named) = (reader.relation.oid(), format!("{} {}", reader.relation.kind(), reader.name));
         if !cascade && !together.contains(&reading) {

@@ -130,6 +130,7 @@ impl DdlContext<'_> {
             shown.map(|column| (column.name.clone(), column.ty)).collect();
         let view_ref = ViewRef {
             oid: table.oid,
+            owner: table.owner,
             columns: columns.into(),
             query: stored.query.as_str().into(),
             search_path: stored.search_path.clone().into(),

@@ -21,7 +21,7 @@
 //! # What is missing
 //!
 //! Partitions, inheritance, deferrable primary keys, exclusion constraints,
-//! composite and range types, functions, triggers, rules, row level security: each fails with
+//! composite and range types, functions, triggers, rules: each fails with
 //! 0A000 and its name. A crash of the node in the middle of a large rewrite leaves keys behind that nothing refers
 //! to.
 
@@ -39,9 +39,11 @@ mod materialized;
 mod naming;
 mod parse;
 mod parse_routine;
+mod parse_policy;
 mod parse_table;
 mod parse_type;
 pub(crate) mod placement;
+mod policy;
 mod rewrite;
 mod role;
 mod routine;
@@ -105,6 +107,7 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
         Ddl::CreateEnum { name, labels } => user_type::create_enum(cx, name, labels).await?,
         Ddl::CreateDomain(written) => domain::create(cx, written).await?,
         Ddl::AlterType { name, domain, action } => user_type::alter(cx, name, *domain, action).await?,
+        Ddl::Policy(written) => policy::change(cx, written).await?,
         Ddl::CreateRole { name, options } => role::create(cx, name, options).await?,
         Ddl::CreateExtension { name, if_not_exists } => {
             schema_object::create_extension(cx, name, *if_not_exists)?

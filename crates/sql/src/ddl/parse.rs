@@ -123,6 +123,9 @@ fn create(c: &mut Cursor) -> SqlResult<Ddl> {
     if c.take("domain") {
         return super::parse_type::create_domain(c);
     }
+    if c.take("policy") {
+        return super::parse_policy::parse_create(c);
+    }
     if c.take("schema") {
         let if_not_exists = c.take("if not exists");
         let name = if c.at_words("authorization") { None } else { Some(c.ident()?) };
@@ -205,7 +208,7 @@ fn create_view(c: &mut Cursor, or_replace: bool, temporary: bool) -> SqlResult<D
     }
     let columns = if c.peek() == Some(&Token::LParen) { c.ident_list()? } else { Vec::new() };
     if c.take("with") {
-        c.parenthesized()?;
+        view_options(c)?;
     }
     c.expect("as")?;
     let start = c.position();
@@ -220,6 +223,26 @@ fn create_view(c: &mut Cursor, or_replace: bool, temporary: bool) -> SqlResult<D
     }
     query.truncate(query.trim_end().len());
     Ok(Ddl::CreateView { name, or_replace, columns, query })
+}
+
+/// `(security_invoker = …)`: what would change what a view shows is refused.
+pub(super) fn view_options(c: &mut Cursor) -> SqlResult<()> {
+    let options = c.parenthesized()?.to_ascii_lowercase();
+    for option in options.split(',') {
+        let (key, value) = option.split_once('=').unwrap_or((option, "true"));
+        let (key, value) = (key.trim(), value.trim().trim_matches('\''));
+        match key {
+            "security_invoker" | "security_barrier" if matches!(value, "false" | "off" | "no" | "0") => {}
+            "security_invoker" | "security_barrier" | "check_option" => {
+                return Err(SqlError::unsupported(format!("{key} of a view")));
+            }
+            _ => {
+                let message = format!("unrecognized parameter \"{key}\"");
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// After `CREATE MATERIALIZED VIEW`.
@@ -374,6 +397,9 @@ fn alter(c: &mut Cursor) -> SqlResult<Ddl> {
     if c.take("trigger") {
         return super::parse_routine::alter_trigger(c);
     }
+    if c.take("policy") {
+        return super::parse_policy::parse_alter(c);
+    }
     if c.take("role") || c.take("user") || c.take("group") {
         return alter_role(c);
     }
@@ -472,6 +498,9 @@ fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
     if c.take("trigger") {
         return super::parse_routine::drop_trigger(c);
     }
+    if c.take("policy") {
+        return super::parse_policy::parse_drop(c);
+    }
     let kinds = [
         ("table", ObjectKind::Table),
         ("view", ObjectKind::View),
@@ -494,7 +523,6 @@ fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
         ("publication", ObjectKind::Other("publication")),
         ("subscription", ObjectKind::Other("subscription")),
         ("statistics", ObjectKind::Other("statistics object")),
-        ("policy", ObjectKind::Other("policy")),
         ("rule", ObjectKind::Other("rule")),
         ("event trigger", ObjectKind::Other("event trigger")),
     ];

@@ -525,7 +525,14 @@ pub(super) fn alter_table(c: &mut Cursor, kind: ObjectKind) -> SqlResult<Ddl> {
     c.take_token(&Token::Mul);
     let mut actions = Vec::new();
     loop {
-        actions.push(alter_action(c)?);
+        let start = c.position();
+        if kind == ObjectKind::View && c.take("set") && c.peek() == Some(&Token::LParen) {
+            super::parse::view_options(c)?;
+            actions.push(AlterAction::Nothing);
+        } else {
+            c.rewind(start);
+            actions.push(alter_action(c)?);
+        }
         if !c.take_token(&Token::Comma) {
             break;
         }
@@ -617,8 +624,13 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
         c.ident()?;
         return Ok(AlterAction::Nothing);
     }
-    if c.take("disable row level security") || c.take("no force row level security") {
-        return Ok(AlterAction::Nothing);
+    for enable in [true, false] {
+        if c.take(if enable { "enable row level security" } else { "disable row level security" }) {
+            return Ok(AlterAction::RowSecurity(enable));
+        }
+        if c.take(if enable { "force row level security" } else { "no force row level security" }) {
+            return Ok(AlterAction::ForceRowSecurity(enable));
+        }
     }
     if c.at_words("enable always") || c.at_words("enable replica") {
         return Ok(AlterAction::Unsupported("a trigger for replication".into()));
@@ -626,9 +638,6 @@ fn alter_action(c: &mut Cursor) -> SqlResult<AlterAction> {
     if let Some(words) = c.take_one(&["enable trigger", "disable trigger"]) {
         let name = if c.take("all") || c.take("user") { None } else { Some(c.ident()?) };
         return Ok(AlterAction::EnableTrigger(name, words.starts_with("enable")));
-    }
-    if c.at_words("enable row") || c.at_words("force row") {
-        return Ok(AlterAction::Unsupported("row level security".into()));
     }
     for word in ["inherit", "attach", "detach", "of", "no", "enable", "disable"] {
         if c.at_words(word) {

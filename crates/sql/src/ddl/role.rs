@@ -173,6 +173,10 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
         .values()
         .filter(|routine| routine.owner == oid)
         .map(|routine| format!("owner of function {}", cx.shown_routine(routine)));
+    let policies = catalog.tables.values().flat_map(|table| {
+        let targets = table.security.policies.iter().filter(|policy| policy.roles.contains(&oid));
+        targets.map(|policy| format!("target of policy {} on table {}", policy.name, table.name))
+    });
     let schemas =
         catalog.schemas.values().filter(|s| s.owner == oid).map(|s| format!("owner of schema {}", s.name));
     let databases = catalog
@@ -187,6 +191,7 @@ pub(super) fn drop(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> Sql
         .chain(sequences)
         .chain(types)
         .chain(routines)
+        .chain(policies)
         .chain(schemas)
         .chain(databases)
         .chain(granted)

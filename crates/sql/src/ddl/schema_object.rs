@@ -77,7 +77,7 @@ pub(super) async fn create_database(
 /// CREATE EXTENSION: what is built in under the name of an extension is there already.
 pub(super) fn create_extension(cx: &DdlContext<'_>, name: &str, if_not_exists: bool) -> SqlResult<()> {
     match name {
-        "plpgsql" | "pgcrypto" | "uuid-ossp" => {
+        "plpgsql" | "pgcrypto" | "uuid-ossp" | "pg_stat_statements" => {
             if !if_not_exists && name == "plpgsql" {
                 let message = format!("extension \"{name}\" already exists");
                 return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));

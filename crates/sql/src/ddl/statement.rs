@@ -1,6 +1,7 @@
 //! Schema changes as they are written.
 
 use super::placement::PlacementChange;
+use super::policy::PolicyChange;
 use super::tokens::Name;
 use crate::catalog::OnCommit;
 use crate::catalog::descriptor::Timing;
@@ -160,6 +161,10 @@ pub(crate) enum AlterAction {
     EnableTrigger(Option<String>, bool),
     /// SET (dormouse.…) and RESET: where the table is kept.
     Place(Vec<PlacementChange>),
+    /// ENABLE and DISABLE ROW LEVEL SECURITY
+    RowSecurity(bool),
+    /// FORCE and NO FORCE ROW LEVEL SECURITY
+    ForceRowSecurity(bool),
     /// SET (fillfactor…), SET STATISTICS, CLUSTER ON, REPLICA IDENTITY…: nothing here depends on it.
     Nothing,
     Unsupported(String),
@@ -421,6 +426,8 @@ pub(crate) enum Ddl {
         labels: Vec<String>,
     },
     CreateDomain(CreateDomain),
+    /// CREATE, ALTER and DROP POLICY
+    Policy(PolicyChange),
     AlterType {
         name: Name,
         domain: bool,
@@ -518,6 +525,7 @@ impl Ddl {
             Ddl::Refresh { .. } => "REFRESH MATERIALIZED VIEW",
             Ddl::CreateEnum { .. } => "CREATE TYPE",
             Ddl::CreateDomain(_) => "CREATE DOMAIN",
+            Ddl::Policy(change) => change.tag(),
             Ddl::AlterType { domain: false, .. } => "ALTER TYPE",
             Ddl::AlterType { .. } => "ALTER DOMAIN",
             Ddl::CreateRole { .. } => "CREATE ROLE",

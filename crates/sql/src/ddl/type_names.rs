@@ -130,13 +130,7 @@ impl DdlContext<'_> {
             self.catalog.views.values().filter(|view| view.database == database).cloned().collect();
         // A view may read another, which was made before.
         for view in views {
-            let eval = session.eval(self.times);
-            let context =
-                bind::BindContext { search_path: &view.search_path, ..session.bind_context(&eval, &[]) };
-            let mended = mend(&view.query, labels, |text| {
-                bind::bind_statement(&crate::parse::parse_one(text)?, &context).map(drop)
-            })?;
-            if let Some(query) = mended {
+            if let Some(query) = self.mended_query(&session, &view.query, &view.search_path, labels)? {
                 let mut changed = (*view).clone();
                 changed.query = query;
                 self.put_view(changed)?;
@@ -147,19 +141,26 @@ impl DdlContext<'_> {
             self.catalog.tables.values().filter(|table| table.database == database).cloned().collect();
         for table in tables {
             let Some(view) = &table.view else { continue };
-            let eval = session.eval(self.times);
-            let context =
-                bind::BindContext { search_path: &view.search_path, ..session.bind_context(&eval, &[]) };
-            let mended = mend(&view.query, labels, |text| {
-                bind::bind_statement(&crate::parse::parse_one(text)?, &context).map(drop)
-            })?;
-            if let Some(query) = mended {
+            if let Some(query) = self.mended_query(&session, &view.query, &view.search_path, labels)? {
                 let mut changed = (*table).clone();
                 changed.view = Some(Arc::new(MaterializedView { query, ..(**view).clone() }));
                 self.put_table(changed)?;
             }
         }
         Ok(())
+    }
+
+    /// The query of a view mended, if it had to be.
+    fn mended_query(
+        &self,
+        session: &SessionView,
+        query: &str,
+        search_path: &[String],
+        labels: &[(&str, &str)],
+    ) -> SqlResult<Option<String>> {
+        let eval = session.eval(self.times);
+        let context = bind::BindContext { search_path, ..session.bind_context(&eval, &[]) };
+        mend(query, labels, |text| bind::bind_statement(&crate::parse::parse_one(text)?, &context).map(drop))
     }
 
     /// A table with its expressions mended, if any of them had to be.
@@ -183,6 +184,15 @@ impl DdlContext<'_> {
         for check in &mut changed.checks {
             let mended = mend(&check.expr, labels, |text| bind::bind_check(text, table, &context).map(drop))?;
             check.expr = mended.unwrap_or_else(|| std::mem::take(&mut check.expr));
+        }
+        for policy in &mut changed.security.policies {
+            let context = bind::BindContext { search_path: &policy.search_path, ..context };
+            for condition in [&mut policy.using, &mut policy.check].into_iter().flatten() {
+                let mended = mend(condition, labels, |text| {
+                    bind::bind_policy(&crate::parse::parse_expr(text)?, None, table, &context).map(drop)
+                })?;
+                *condition = mended.unwrap_or_else(|| std::mem::take(condition));
+            }
         }
         Ok((changed != **table).then_some(changed))
     }

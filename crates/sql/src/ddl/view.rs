@@ -15,7 +15,7 @@ use sqlparser::tokenizer::Span;
 use std::sync::Arc;
 
 /// A catalog that notes which relations are asked for, and what the text of a query stands for.
-struct Noting<'a> {
+pub(super) struct Noting<'a> {
     view: &'a SessionView,
     catalog: &'a DatabaseCatalog,
     found: Mutex<Vec<Oid>>,
@@ -23,7 +23,16 @@ struct Noting<'a> {
     spelled: Mutex<Vec<(Span, String)>>,
 }
 
-impl Noting<'_> {
+impl<'a> Noting<'a> {
+    pub(super) fn new(view: &'a SessionView) -> Self {
+        Noting { view, catalog: &view.catalog, found: Mutex::default(), spelled: Mutex::default() }
+    }
+
+    /// OIDs of the relations and types that were asked for.
+    pub(super) fn into_found(self) -> Vec<Oid> {
+        self.found.into_inner()
+    }
+
     fn spell(&self, written: Span, text: String) {
         let mut spelled = self.spelled.lock();
         // A part that is bound twice stands for the same both times.
@@ -33,7 +42,7 @@ impl Noting<'_> {
     }
 
     /// The text with its parts spelled out; as it is where a part cannot be found in it.
-    fn spelled_out(&self, source: &Source) -> String {
+    pub(super) fn spelled_out(&self, source: &Source) -> String {
         let mut spelled = std::mem::take(&mut *self.spelled.lock());
         spelled.sort_by_key(|(written, _)| written.start);
         let (mut text, mut rest) = (String::new(), source.text());
@@ -139,8 +148,7 @@ pub(super) fn stored_query(
 ) -> SqlResult<StoredQuery> {
     let view = cx.working_view()?;
     let eval = view.eval(cx.times);
-    let noting =
-        Noting { view: &view, catalog: &view.catalog, found: Mutex::default(), spelled: Mutex::default() };
+    let noting = Noting::new(&view);
     let context = BindContext { catalog: &noting, ..view.bind_context(&eval, &[]) };
     let statement = crate::parse::parse_one(query)?;
     if statement.parameters > 0 {
@@ -169,7 +177,7 @@ pub(super) fn stored_query(
     }
     let text = cx.stable_types(&noting.spelled_out(&statement.source))?;
     let search_path = view.path.to_vec();
-    Ok(StoredQuery { columns, text, search_path, depends_on: noting.found.into_inner() })
+    Ok(StoredQuery { columns, text, search_path, depends_on: noting.into_found() })
 }
 
 /// CREATE [OR REPLACE] VIEW

@@ -1,5 +1,6 @@
 //! ON CONFLICT.
 
+use super::policy::{self, Checked};
 use super::referential::Referential;
 use super::trigger::Triggers;
 use super::write::{self, Change, EXCLUSIVE, Uniqueness};
@@ -9,7 +10,7 @@ use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::{eval, is_true};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict, RowCheck};
+use crate::plan::{Expr, OnConflict, RowCheck, RowPolicies};
 use crate::table::{TableCodec, codec};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
@@ -22,6 +23,7 @@ pub(super) struct Conflict<'p> {
     arbiter: Option<IndexId>,
     update: Option<Assignments<'p>>,
     checks: &'p [RowCheck],
+    policies: Option<&'p RowPolicies>,
     scope: Scope<'p>,
     /// Keys of rows the statement wrote: none may be updated by it.
     written: HashSet<Bytes>,
@@ -47,6 +49,7 @@ impl<'p> Conflict<'p> {
         clause: &'p OnConflict,
         codec: &Arc<TableCodec>,
         checks: &'p [RowCheck],
+        policies: Option<&'p RowPolicies>,
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Self> {
@@ -79,6 +82,7 @@ impl<'p> Conflict<'p> {
             update: clause.update.as_ref().map(assignments).transpose()?,
             triggers,
             checks,
+            policies,
             scope: scope.clone(),
             written: HashSet::new(),
             memory: Reservation::default(),
@@ -159,6 +163,11 @@ impl<'p> Conflict<'p> {
                  constrained values.",
             ));
         }
+        // Before the condition, which could tell of the row by failing.
+        if let Some(policies) = self.policies {
+            let (scope, table) = (&self.scope, codec.table());
+            policy::check_row(cx, scope, &policies.replaced, table, &old, Checked::Existing).await?;
+        }
         let mut both = old.clone();
         both.extend(excluded);
         let mut new = {
@@ -181,6 +190,9 @@ impl<'p> Conflict<'p> {
             }
         }
         codec.generate(&mut new)?;
+        if let Some(policies) = self.policies {
+            policy::check_row(cx, &self.scope, &policies.updated, codec.table(), &new, Checked::New).await?;
+        }
         check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
         let change = Change::new(codec, old, new)?;
         write::update_rows(cx, codec, &update.touched, std::slice::from_ref(&change)).await?;

@@ -2,15 +2,14 @@
 
 use super::referential::Referential;
 use super::trigger::Triggers;
-use super::{Outcome, Source, write};
+use super::{Changing, Outcome, Source, write};
 use crate::catalog::descriptor::TableDescriptor;
 use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::eval;
-use crate::exec::operator::{Batch, Operator, build};
+use crate::exec::operator::build;
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation};
 use crate::plan::{Expr, Plan, PlanKind};
-use async_trait::async_trait;
 use hashbrown::HashSet;
 use sql_types::{Row, SqlError, SqlResult};
 use std::sync::Arc;
@@ -47,6 +46,16 @@ impl<'p> Delete<'p> {
             scope: scope.clone(),
             outcome: Outcome::default(),
         })
+    }
+}
+
+impl Changing for Delete<'_> {
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    fn outcome_mut(&mut self) -> &mut Outcome {
+        &mut self.outcome
     }
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
@@ -94,19 +103,4 @@ impl<'p> Delete<'p> {
 fn project(row: &Row, exprs: &[Expr], scope: &Scope<'_>, cx: &ExecContext<'_>) -> SqlResult<Row> {
     let env = scope.env(cx);
     exprs.iter().map(|expr| eval(expr, row, &env)).collect()
-}
-
-#[async_trait]
-impl Operator for Delete<'_> {
-    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        if !self.outcome.done {
-            self.run(cx).await?;
-            self.outcome.done = true;
-        }
-        Ok(self.outcome.take(want))
-    }
-
-    fn affected(&self) -> Option<u64> {
-        Some(self.outcome.affected)
-    }
 }

@@ -4,17 +4,17 @@ use super::conflict::Conflict;
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
 use super::trigger::Triggers;
+use super::policy::{self, Checked};
 use super::write::{self, Uniqueness};
-use super::{Outcome, Source, check, reads, violation};
+use super::{Changing, Outcome, Source, check, reads, violation};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
 use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::eval;
-use crate::exec::operator::{Batch, Operator, build};
+use crate::exec::operator::{Batch, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict, Plan, PlanKind, RowCheck};
+use crate::plan::{Expr, OnConflict, Plan, PlanKind, RowCheck, RowPolicies};
 use crate::table::{TableCodec, unique_rowid};
-use async_trait::async_trait;
 use sql_types::{Datum, Row, SqlError, SqlResult};
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ pub(crate) struct Insert<'p> {
     on_conflict: Option<&'p OnConflict>,
     returning: Option<&'p [Expr]>,
     triggers: Triggers,
+    policies: Option<&'p RowPolicies>,
     scope: Scope<'p>,
     outcome: Outcome,
 }
@@ -47,7 +48,8 @@ struct Layout<'p> {
 
 impl<'p> Insert<'p> {
     pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
-        let PlanKind::Insert { table, input, targets, defaults, checks, on_conflict, returning } = &plan.kind
+        let PlanKind::Insert { table, input, targets, defaults, checks, on_conflict, returning, policies } =
+            &plan.kind
         else {
             return Err(SqlError::internal("an insert of something else"));
         };
@@ -67,6 +69,7 @@ impl<'p> Insert<'p> {
             on_conflict: on_conflict.as_ref(),
             returning: returning.as_deref(),
             triggers,
+            policies: policies.as_deref(),
             scope: scope.clone(),
             outcome: Outcome::default(),
         })
@@ -92,7 +95,7 @@ impl<'p> Insert<'p> {
         Ok(Layout { targets, defaults, rowid, width: self.table.columns.len() })
     }
 
-    /// Full rows as they are proposed.
+    /// Full rows as they are proposed: without generated columns, and not checked.
     fn full_rows(&self, batch: Batch, layout: &Layout<'_>, cx: &ExecContext<'_>) -> SqlResult<Vec<Row>> {
         let env = self.scope.env(cx);
         let mut rows = Vec::with_capacity(batch.len());
@@ -112,14 +115,27 @@ impl<'p> Insert<'p> {
         Ok(rows)
     }
 
-    /// Computes the generated columns of rows, and checks them.
-    fn complete(&self, rows: &mut [Row], codec: &TableCodec, cx: &ExecContext<'_>) -> SqlResult<()> {
-        let env = self.scope.env(cx);
+    /// Computes the generated columns of rows, and checks them: policies first.
+    async fn complete(&self, rows: &mut [Row], codec: &TableCodec, cx: &ExecContext<'_>) -> SqlResult<()> {
         for row in rows {
             codec.generate(row)?;
-            check::check_row(cx, codec, self.checks, row, &env)?;
+            if let Some(policies) = self.policies {
+                let checks = &policies.inserted;
+                policy::check_row(cx, &self.scope, checks, self.table, row, Checked::New).await?;
+            }
+            check::check_row(cx, codec, self.checks, row, &self.scope.env(cx))?;
         }
         Ok(())
+    }
+}
+
+impl Changing for Insert<'_> {
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    fn outcome_mut(&mut self) -> &mut Outcome {
+        &mut self.outcome
     }
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
@@ -130,7 +146,7 @@ impl<'p> Insert<'p> {
         let mut memory = Reservation::default();
         let mut bulk = false;
         let mut conflict = match self.on_conflict {
-            Some(clause) => Some(Conflict::new(clause, &codec, self.checks, &self.scope, cx)?),
+            Some(clause) => Some(Conflict::new(clause, &codec, self.checks, self.policies, &self.scope, cx)?),
             None => None,
         };
         self.triggers.before_statement(cx).await?;
@@ -145,7 +161,7 @@ impl<'p> Insert<'p> {
                     rows.extend(self.triggers.before(None, row, cx).await?);
                 }
             }
-            self.complete(&mut rows, &codec, cx)?;
+            self.complete(&mut rows, &codec, cx).await?;
             let written = match &mut conflict {
                 Some(conflict) => conflict.insert(rows, &mut self.triggers, cx).await?,
                 None => {
@@ -211,19 +227,4 @@ async fn insert_new(codec: &TableCodec, rows: &[Row], cx: &ExecContext<'_>) -> S
     }
     let has_unique = !write::has_hidden_key(codec) || codec.secondary().iter().any(|index| index.unique);
     Ok(bulk && has_unique)
-}
-
-#[async_trait]
-impl Operator for Insert<'_> {
-    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        if !self.outcome.done {
-            self.run(cx).await?;
-            self.outcome.done = true;
-        }
-        Ok(self.outcome.take(want))
-    }
-
-    fn affected(&self) -> Option<u64> {
-        Some(self.outcome.affected)
-    }
 }

@@ -2,20 +2,20 @@
 
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
+use super::policy::{self, Checked};
 use super::referential::Referential;
 use super::trigger::Triggers;
 use super::write::{self, Change, Uniqueness};
-use super::{Outcome, Source, check};
+use super::{Changing, Outcome, Source, check};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
 use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::{eval, is_true};
-use crate::exec::operator::{Batch, Operator, build};
+use crate::exec::operator::build;
 use crate::exec::relation::row_bytes;
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation};
-use crate::plan::{Expr, MergeAction, MergeClause, Plan, PlanKind, RowCheck};
+use crate::plan::{Expr, MergeAction, MergeClause, Plan, PlanKind, PolicyCheck, RowCheck, RowPolicies};
 use crate::table::{TableCodec, unique_rowid};
-use async_trait::async_trait;
 use bytes::Bytes;
 use hashbrown::HashSet;
 use sql_types::{Datum, Row, SqlError, SqlResult, SqlState};
@@ -27,6 +27,7 @@ pub(crate) struct Merge<'p> {
     input: &'p Plan,
     clauses: &'p [MergeClause],
     checks: &'p [RowCheck],
+    policies: Option<&'p RowPolicies>,
     scope: Scope<'p>,
     outcome: Outcome,
 }
@@ -90,10 +91,18 @@ impl Pending {
 
 impl<'p> Merge<'p> {
     pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
-        let PlanKind::Merge { table, input, clauses, checks } = &plan.kind else {
+        let PlanKind::Merge { table, input, clauses, checks, policies } = &plan.kind else {
             return Err(SqlError::internal("a merge of something else"));
         };
-        Ok(Merge { table, input, clauses, checks, scope: scope.clone(), outcome: Outcome::default() })
+        Ok(Merge {
+            table,
+            input,
+            clauses,
+            checks,
+            policies: policies.as_deref(),
+            scope: scope.clone(),
+            outcome: Outcome::default(),
+        })
     }
 
     fn position(&self, id: ColumnId) -> SqlResult<usize> {
@@ -112,6 +121,18 @@ impl<'p> Merge<'p> {
         }
         codec.add_generated(&mut columns);
         Ok(columns)
+    }
+
+    /// Checks a row as policies ask for.
+    async fn check_policies(
+        &self,
+        which: impl Fn(&RowPolicies) -> &[PolicyCheck],
+        row: &Row,
+        checked: Checked,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<()> {
+        let Some(policies) = self.policies else { return Ok(()) };
+        policy::check_row(cx, &self.scope, which(policies), self.table, row, checked).await
     }
 
     /// Does what the first clause says that applies to a row of the input.
@@ -141,6 +162,7 @@ impl<'p> Merge<'p> {
             None | Some(MergeAction::Nothing) => return Ok(false),
             Some(MergeAction::Delete) => {
                 let old: Row = row.into_iter().take(width).collect();
+                self.check_policies(|policies| &policies.deleted, &old, Checked::Target, cx).await?;
                 let key = codec.row_key(&old)?;
                 pending.touch(&key)?;
                 if !triggers.delete.before_delete(&old, cx).await? {
@@ -151,9 +173,15 @@ impl<'p> Merge<'p> {
                 pending.deleted.push((key, old));
             }
             Some(MergeAction::Update(assignments)) => {
+                if self.policies.is_some() {
+                    let old: Row = row.iter().take(width).cloned().collect();
+                    self.check_policies(|policies| &policies.replaced, &old, Checked::Target, cx).await?;
+                }
                 let Some(change) = self.change(row, assignments, &triggers.update, codec, cx).await? else {
                     return Ok(false);
                 };
+                self.check_policies(|policies| &policies.updated, &change.new, Checked::New, cx).await?;
+                check::check_row(cx, codec, self.checks, &change.new, &self.scope.env(cx))?;
                 pending.touch(&change.old_key)?;
                 triggers.update.note(Some(&change.old), Some(&change.new), cx)?;
                 pending.memory.grow(cx.memory, row_bytes(&change.old) + row_bytes(&change.new))?;
@@ -188,7 +216,6 @@ impl<'p> Merge<'p> {
             None => return Ok(None),
         }
         codec.generate(&mut new)?;
-        check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
         Change::new(codec, old, new).map(Some)
     }
 
@@ -219,8 +246,19 @@ impl<'p> Merge<'p> {
             None => return Ok(None),
         }
         codec.generate(&mut new)?;
+        self.check_policies(|policies| &policies.inserted, &new, Checked::New, cx).await?;
         check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
         Ok(Some(new))
+    }
+}
+
+impl Changing for Merge<'_> {
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    fn outcome_mut(&mut self) -> &mut Outcome {
+        &mut self.outcome
     }
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
@@ -274,20 +312,5 @@ impl<'p> Merge<'p> {
             of.after_statement(cx).await?;
         }
         Ok(())
-    }
-}
-
-#[async_trait]
-impl Operator for Merge<'_> {
-    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        if !self.outcome.done {
-            self.run(cx).await?;
-            self.outcome.done = true;
-        }
-        Ok(self.outcome.take(want))
-    }
-
-    fn affected(&self) -> Option<u64> {
-        Some(self.outcome.affected)
     }
 }

@@ -32,6 +32,7 @@ mod delete;
 mod foreign_key;
 mod insert;
 mod merge;
+mod policy;
 mod referential;
 mod trigger;
 mod update;
@@ -45,10 +46,11 @@ pub(crate) use update::Update;
 pub(crate) use violation::described_key;
 pub use violation::{changed_tables, commit_error};
 
-use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, drain};
+use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, drain};
 use crate::exec::relation::batch_bytes;
 use crate::exec::{ExecContext, Reservation};
 use crate::plan::{Plan, PlanKind};
+use async_trait::async_trait;
 use sql_types::{Oid, Row, SqlResult};
 
 /// Whether a plan may read a table that a statement over it writes.
@@ -89,6 +91,31 @@ impl Source<'_> {
             }
             Source::Whole(_) => Ok(None),
         }
+    }
+}
+
+/// A running statement that changes rows: it runs to its end, and then gives what RETURNING asked for.
+trait Changing: Send {
+    fn outcome(&self) -> &Outcome;
+
+    fn outcome_mut(&mut self) -> &mut Outcome;
+
+    /// Does it all.
+    fn run(&mut self, cx: &ExecContext<'_>) -> impl Future<Output = SqlResult<()>> + Send;
+}
+
+#[async_trait]
+impl<S: Changing> Operator for S {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        if !self.outcome().done {
+            self.run(cx).await?;
+            self.outcome_mut().done = true;
+        }
+        Ok(self.outcome_mut().take(want))
+    }
+
+    fn affected(&self) -> Option<u64> {
+        Some(self.outcome().affected)
     }
 }
 

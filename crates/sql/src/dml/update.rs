@@ -2,19 +2,19 @@
 
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
+use super::policy::{self, Checked};
 use super::referential::Referential;
 use super::trigger::Triggers;
 use super::write::{self, Change};
-use super::{Outcome, Source, check, reads};
+use super::{Changing, Outcome, Source, check, reads};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
 use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::eval;
-use crate::exec::operator::{Batch, Operator, build};
+use crate::exec::operator::{Batch, build};
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation};
-use crate::plan::{Expr, Plan, PlanKind, RowCheck};
+use crate::plan::{Expr, Plan, PlanKind, RowCheck, RowPolicies};
 use crate::table::TableCodec;
-use async_trait::async_trait;
 use bytes::Bytes;
 use hashbrown::HashSet;
 use sql_types::{Datum, Row, SqlError, SqlResult};
@@ -27,6 +27,7 @@ pub(crate) struct Update<'p> {
     assignments: &'p [(ColumnId, Expr)],
     checks: &'p [RowCheck],
     returning: Option<&'p [Expr]>,
+    policies: Option<&'p RowPolicies>,
     scope: Scope<'p>,
     outcome: Outcome,
 }
@@ -48,7 +49,7 @@ struct Method<'p> {
 
 impl<'p> Update<'p> {
     pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Self> {
-        let PlanKind::Update { table, input, assignments, checks, returning } = &plan.kind else {
+        let PlanKind::Update { table, input, assignments, checks, returning, policies } = &plan.kind else {
             return Err(SqlError::internal("an update of something else"));
         };
         Ok(Update {
@@ -57,6 +58,7 @@ impl<'p> Update<'p> {
             assignments,
             checks,
             returning: returning.as_deref(),
+            policies: policies.as_deref(),
             scope: scope.clone(),
             outcome: Outcome::default(),
         })
@@ -122,10 +124,24 @@ impl<'p> Update<'p> {
             if method.joined && !triggers.changes_rows() && !seen.insert(change.old_key.clone()) {
                 continue;
             }
+            if let Some(policies) = self.policies {
+                let checks = &policies.updated;
+                policy::check_row(cx, &self.scope, checks, self.table, &change.new, Checked::New).await?;
+            }
             check::check_row(cx, codec, self.checks, &change.new, &self.scope.env(cx))?;
             changes.push((change, added));
         }
         Ok(changes)
+    }
+}
+
+impl Changing for Update<'_> {
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    fn outcome_mut(&mut self) -> &mut Outcome {
+        &mut self.outcome
     }
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
@@ -211,20 +227,5 @@ fn single_scan(plan: &Plan, table: u32) -> Option<u32> {
             if others.into_iter().any(|plan| reads(plan, table)) { None } else { single_scan(input, table) }
         }
         _ => None,
-    }
-}
-
-#[async_trait]
-impl Operator for Update<'_> {
-    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        if !self.outcome.done {
-            self.run(cx).await?;
-            self.outcome.done = true;
-        }
-        Ok(self.outcome.take(want))
-    }
-
-    fn affected(&self) -> Option<u64> {
-        Some(self.outcome.affected)
     }
 }

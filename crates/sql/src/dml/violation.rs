@@ -29,6 +29,16 @@ fn shown(value: &Datum, ty: Type, context: &TextContext<'_>) -> String {
     if value.is_null() { "null".to_string() } else { text::to_string(value, ty, context) }
 }
 
+/// An error with a detail that shows values of a table, unless policies hide rows of it.
+fn with_values(
+    error: SqlError,
+    host: &dyn ExecHost,
+    table: &TableDescriptor,
+    detail: impl FnOnce() -> String,
+) -> SqlError {
+    if host.secures(table) { error } else { error.with_detail(detail()) }
+}
+
 /// `Failing row contains (…).`
 fn failing_row(cx: &ExecContext<'_>, table: &TableDescriptor, row: &[Datum]) -> String {
     let value = |value: &Datum, ty: Type| {
@@ -60,7 +70,8 @@ pub(super) fn not_null(
         "null value in column \"{column}\" of relation \"{}\" violates not-null constraint",
         table.name
     );
-    let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message).with_detail(failing_row(cx, table, row));
+    let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message);
+    let error = with_values(error, cx.host, table, || failing_row(cx, table, row));
     let mut error = place(error, cx.host, table, None);
     error.extra_mut().column = Some(column.to_string());
     error
@@ -69,7 +80,8 @@ pub(super) fn not_null(
 /// 23514
 pub(super) fn check(cx: &ExecContext<'_>, table: &TableDescriptor, name: &str, row: &[Datum]) -> SqlError {
     let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
-    let error = SqlError::new(SqlState::CHECK_VIOLATION, message).with_detail(failing_row(cx, table, row));
+    let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
+    let error = with_values(error, cx.host, table, || failing_row(cx, table, row));
     place(error, cx.host, table, Some(name))
 }
 
@@ -114,7 +126,9 @@ pub(super) fn duplicate(
     let mut error = SqlError::new(SqlState::UNIQUE_VIOLATION, message);
     if let Ok((values, _)) = codec.index(index.id).and_then(|layout| layout.decode_columns(key)) {
         let columns = crate::table::key_names(table, index);
-        error = error.with_detail(format!("Key {} already exists.", key_text(&columns, &values, context)));
+        error = with_values(error, host, table, || {
+            format!("Key {} already exists.", key_text(&columns, &values, context))
+        });
     }
     place(error, host, table, Some(&index.name))
 }
@@ -132,11 +146,11 @@ pub(super) fn not_present(
         table.name, key.name
     );
     let columns = named(table, key.columns.iter().copied());
-    let detail = format!(
-        "Key {} is not present in table \"{}\".",
-        key_text(&columns, values, &cx.eval.text),
-        parent.name
-    );
+    let key_shown = match cx.host.secures(table) {
+        true => String::new(),
+        false => format!("{} ", key_text(&columns, values, &cx.eval.text)),
+    };
+    let detail = format!("Key {key_shown}is not present in table \"{}\".", parent.name);
     let error = SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).with_detail(detail);
     place(error, cx.host, table, Some(&key.name))
 }
@@ -154,11 +168,11 @@ pub(super) fn still_referenced(
         parent.name, key.name, table.name
     );
     let columns = named(parent, key.referenced_columns.iter().copied());
-    let detail = format!(
-        "Key {} is still referenced from table \"{}\".",
-        key_text(&columns, values, &cx.eval.text),
-        table.name
-    );
+    let key_shown = match cx.host.secures(parent) {
+        true => String::new(),
+        false => format!("{} ", key_text(&columns, values, &cx.eval.text)),
+    };
+    let detail = format!("Key {key_shown}is still referenced from table \"{}\".", table.name);
     let error = SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).with_detail(detail);
     place(error, cx.host, table, Some(&key.name))
 }

@@ -72,6 +72,10 @@ pub trait ExecHost: Send + Sync {
     fn count_analytic_part(&self) {}
     /// A table by OID, in the statement's catalog snapshot.
     fn table(&self, oid: Oid) -> Option<Arc<TableDescriptor>>;
+    /// Whether policies hide rows of a table from the user.
+    fn secures(&self, _table: &TableDescriptor) -> bool {
+        false
+    }
     /// The foreign keys of other tables (and of the table itself) that refer to a table: the referring
     /// table and the position of the key in its `foreign_keys`.
     fn referencing(&self, oid: Oid) -> Vec<(Arc<TableDescriptor>, usize)>;

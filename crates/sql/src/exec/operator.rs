@@ -55,6 +55,7 @@ pub(crate) fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Bo
             Box::new(source::FunctionScan::new(functions, *ordinality, scope))
         }
         PlanKind::CteScan { cte } => Box::new(source::CteScan::new(*cte, scope)?),
+        PlanKind::Fence { input } => return build_plain(input, scope),
         PlanKind::Filter { input, predicate } => {
             Box::new(project::Filter::new(build(input, scope)?, predicate, scope))
         }

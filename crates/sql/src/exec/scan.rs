@@ -43,17 +43,19 @@ pub(crate) struct Node<'p> {
 impl<'p> Node<'p> {
     pub fn of(plan: &'p Plan) -> Option<Self> {
         match &plan.kind {
-            PlanKind::Scan { table, index, access, columns, filter, reverse, lock, limit } => Some(Node {
-                plan,
-                table,
-                index: *index,
-                access,
-                columns,
-                filter: filter.as_ref(),
-                reverse: *reverse,
-                lock: *lock,
-                limit: limit.as_ref(),
-            }),
+            PlanKind::Scan { table, index, access, columns, filter, reverse, lock, limit, .. } => {
+                Some(Node {
+                    plan,
+                    table,
+                    index: *index,
+                    access,
+                    columns,
+                    filter: filter.as_ref(),
+                    reverse: *reverse,
+                    lock: *lock,
+                    limit: limit.as_ref(),
+                })
+            }
             _ => None,
         }
     }

@@ -214,6 +214,7 @@ fn title(plan: &Plan, outer: &[Vec<PlanColumn>], details: &mut Details) -> (&'st
         PlanKind::CteScan { cte } => return ("CTE Scan", format!("CTE Scan on cte {cte}")),
         PlanKind::Project { .. }
         | PlanKind::Filter { .. }
+        | PlanKind::Fence { .. }
         | PlanKind::Apply { .. }
         | PlanKind::With { .. } => "Result",
         PlanKind::ProjectSet { .. } => "ProjectSet",

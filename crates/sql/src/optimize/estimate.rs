@@ -118,6 +118,7 @@ impl Estimator {
                 let rows = input.rows * selectivity(predicate, Columns::Plan(input));
                 above(input, rows.max(input.rows.min(1.0)), operations(predicate) * input.rows)
             }
+            PlanKind::Fence { input } => above(input, input.rows, 0.0),
             PlanKind::Project { input, exprs } => {
                 let computed = exprs.iter().filter(|expr| !matches!(expr, Expr::Column(..))).count();
                 above(input, input.rows, input.rows * (cost::ROW + computed as f64 * cost::EXPRESSION))

@@ -2,8 +2,9 @@
 
 use super::access::{Choice, Wanted, best, choose_ordered, is_unique};
 use super::estimate::covers;
+use super::leakproof::is_leakproof;
 use super::{cost, pushdown};
-use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind};
+use crate::plan::{Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind, ScanFence};
 use sql_types::Type;
 use sql_types::cast::common_type;
 use sql_types::functions::Volatility;
@@ -48,9 +49,12 @@ fn reads_left(wanted: &Wanted, width: usize) -> bool {
 
 /// The right side as an index look-up for each left row, if that is cheaper than reading it once.
 fn cheaper_look_up(kind: JoinKind, left: &Plan, right: &Plan, on: &Expr) -> Option<Plan> {
-    let PlanKind::Scan { table, index, columns, filter, reverse, lock, .. } = &right.kind else {
+    let PlanKind::Scan { table, index, columns, filter, reverse, lock, fence, .. } = &right.kind else {
         return None;
     };
+    if *fence != ScanFence::None && !is_leakproof(on) {
+        return None;
+    }
     let width = left.columns.len();
     let own = filter.clone().map_or_else(Vec::new, Expr::into_conjuncts);
     let once = best(table, columns, own.clone(), None);
@@ -78,6 +82,7 @@ fn cheaper_look_up(kind: JoinKind, left: &Plan, right: &Plan, on: &Expr) -> Opti
         reverse: *reverse,
         lock: *lock,
         limit: None,
+        fence: *fence,
     };
     let mut plan = Plan::new(scan, right.columns.clone());
     (plan.rows, plan.cost) = (each.rows, each.cost);

@@ -5,7 +5,7 @@
 //! 1. [`fold`]: constants are computed, conditions simplified.
 //! 2. [`cte`]: common table expressions read once are put where they are read.
 //! 3. [`semi`]: IN and EXISTS in WHERE become semi-joins, NOT EXISTS an anti-join.
-//! 4. [`pushdown`]: conditions move towards the tables.
+//! 4. [`pushdown`]: conditions move towards the tables; only [`leakproof`] ones to tables whose policies hide rows.
 //! 5. [`extreme`]: `max` and `min` of an indexed column read one row.
 //! 6. [`prune`]: columns nobody reads are not read.
 //! 7. [`join_order`]: inner joins are put in the cheapest order ([`join_search`]), also by equalities that follow from
@@ -40,6 +40,7 @@ pub mod implies;
 pub mod join_method;
 pub mod join_order;
 pub mod join_search;
+pub mod leakproof;
 pub mod order;
 pub mod origin;
 pub mod prune;

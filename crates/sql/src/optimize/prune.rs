@@ -124,7 +124,7 @@ fn narrow(plan: Plan, mut needed: Vec<bool>) -> (Plan, Map) {
                 .collect();
             rebuilt(PlanKind::Values(values), map)
         }
-        PlanKind::Scan { table, index, access, columns: ids, mut filter, reverse, lock, limit } => {
+        PlanKind::Scan { table, index, access, columns: ids, mut filter, reverse, lock, limit, fence } => {
             if let Some(filter) = &filter {
                 mark(&mut needed, filter);
             }
@@ -133,7 +133,9 @@ fn narrow(plan: Plan, mut needed: Vec<bool>) -> (Plan, Map) {
                 remap(filter, &map);
             }
             let ids = ids.into_iter().zip(&needed).filter(|(_, needed)| **needed).map(|(id, _)| id).collect();
-            rebuilt(PlanKind::Scan { table, index, access, columns: ids, filter, reverse, lock, limit }, map)
+            let columns = ids;
+            let kind = PlanKind::Scan { table, index, access, columns, filter, reverse, lock, limit, fence };
+            rebuilt(kind, map)
         }
         kind @ (PlanKind::SystemScan { .. } | PlanKind::CteScan { .. } | PlanKind::FunctionScan { .. }) => {
             let map = identity(needed.len());

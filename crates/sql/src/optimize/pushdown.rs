@@ -1,8 +1,10 @@
 //! Moves conditions towards the tables.
 //!
 //! A condition never moves below what it depends on, below a limit, or to a side of an outer join
-//! where it would change which rows are padded. Volatile conditions do not move.
+//! where it would change which rows are padded. Volatile conditions do not move. Those that could tell of a row stay above
+//! the fence of a table with policies ([`crate::plan::policy`]), which is taken away here.
 
+use super::leakproof::is_leakproof;
 use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanKind, ProjectSetItem, SetOpKind};
 use sql_types::functions::Volatility;
 
@@ -119,11 +121,18 @@ fn push(mut plan: Plan, mut conjuncts: Vec<Expr>) -> Plan {
         PlanKind::Join { kind, method, left, right, on } => {
             push_join(kind, method, *left, *right, on, conjuncts, columns)
         }
-        PlanKind::Scan { table, index, access, columns: ids, filter, reverse, lock, limit } => {
+        PlanKind::Fence { input } => {
+            let (movable, kept) = split(conjuncts, is_leakproof);
+            let mut below = push(*input, movable);
+            below.columns = columns;
+            filtered(below, kept)
+        }
+        PlanKind::Scan { table, index, access, columns: ids, filter, reverse, lock, limit, fence } => {
             let mut all: Vec<Expr> = filter.map_or_else(Vec::new, Expr::into_conjuncts);
             all.extend(conjuncts);
             let filter = Expr::conjunction(all);
-            let kind = PlanKind::Scan { table, index, access, columns: ids, filter, reverse, lock, limit };
+            let kind =
+                PlanKind::Scan { table, index, access, columns: ids, filter, reverse, lock, limit, fence };
             Plan { kind, columns, ..plan }
         }
         kind => {

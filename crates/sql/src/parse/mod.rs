@@ -23,6 +23,7 @@ mod classify;
 mod dialect;
 mod error;
 mod limits;
+mod normalize;
 mod rewrite;
 pub(crate) use rewrite::{
     INFERENCE, INFERENCE_PART, INFERENCE_WHERE, MERGE_DEFAULTS, MERGE_NOTHING, ROWS_FROM, SYMMETRIC, VARIADIC,
@@ -36,6 +37,7 @@ use dialect::Postgres;
 pub use as_of::AsOf;
 pub use classify::StatementKind;
 pub use limits::{MAX_CHAIN, MAX_NESTING};
+pub use normalize::Normalized;
 pub use source::Source;
 
 use sql_types::{SqlError, SqlResult, SqlState};
@@ -43,7 +45,7 @@ use sqlparser::ast;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Longest query string taken, in bytes.
 pub const MAX_TEXT: usize = 64 << 20;
@@ -78,6 +80,7 @@ pub struct Statement {
     pub as_of: Option<Arc<AsOf>>,
     /// Number of the highest parameter (`$n`).
     pub parameters: usize,
+    normalized: OnceLock<Normalized>,
 }
 
 /// What [`rewrite`] took out of the token stream.
@@ -90,6 +93,11 @@ pub struct Marks {
 }
 
 impl Statement {
+    /// What it has in common with statements that differ in constants only.
+    pub fn normalized(&self) -> &Normalized {
+        self.normalized.get_or_init(|| normalize::normalize(&self.text, self.parameters))
+    }
+
     /// The AST, or the error that `sqlparser` had.
     pub fn sql(&self) -> SqlResult<&ast::Statement> {
         match &self.ast {
@@ -239,7 +247,8 @@ fn parse_segment(source: &Source, text: Arc<str>, mut tokens: Vec<TokenWithSpan>
         Some(statement) => Ast::Sql(Box::new(statement)),
         None => parse_tokens(source, kind, tokens)?,
     };
-    Ok(Statement { text, source: source.clone(), kind, ast, marks, as_of, parameters })
+    let normalized = OnceLock::new();
+    Ok(Statement { text, source: source.clone(), kind, ast, marks, as_of, parameters, normalized })
 }
 
 fn parse_tokens(source: &Source, kind: StatementKind, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Ast> {

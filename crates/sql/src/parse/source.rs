@@ -55,7 +55,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// The byte of a location that is not before the last one asked for.
-    fn byte(&mut self, location: Location) -> Option<usize> {
+    pub(super) fn byte(&mut self, location: Location) -> Option<usize> {
         if location.line == 0 {
             return None;
         }

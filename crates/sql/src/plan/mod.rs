@@ -17,9 +17,11 @@
 //! statement; they are valid for one catalog version.
 
 pub mod expr;
+pub mod policy;
 mod walk;
 
 pub use expr::{AggregateCall, Expr, SortKey, WindowCall};
+pub use policy::{PolicyCheck, PolicyTest, RowPolicies, ScanFence};
 
 use crate::catalog::descriptor::{ColumnId, IndexId, TableDescriptor};
 use crate::catalog::routine::RoutineDescriptor;
@@ -81,6 +83,17 @@ impl Plan {
     pub fn one_row() -> Self {
         Plan::new(PlanKind::Values(vec![Vec::new()]), Vec::new())
     }
+}
+
+/// A privilege that a plan needs: the table or view and the letter it has in `aclitem`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// OID of the table or view.
+    pub table: Oid,
+    /// Letter of the privilege.
+    pub letter: char,
+    /// The role that needs it: the owner of a view for what the view reads; `None` is who runs the plan.
+    pub user: Option<Oid>,
 }
 
 /// How a row lock is taken (`FOR UPDATE`, `FOR SHARE`, and the read half of UPDATE and DELETE).
@@ -260,6 +273,14 @@ pub enum PlanKind {
         /// A hint: no more than this many rows (bigint; NULL for no limit) that satisfy the filter
         /// will be asked for. Refers to parameters only.
         limit: Option<Expr>,
+        /// Whether policies decide which rows there are.
+        fence: ScanFence,
+    },
+    /// The rows that the policies of a table let through. Only as long as conditions are moved: none that could tell
+    /// of a row moves below it (see [`policy`]).
+    Fence {
+        /// Rows in.
+        input: Box<Plan>,
     },
     /// Rows of a catalog table or view that is computed (`pg_class`, `information_schema.tables`):
     /// all its columns.
@@ -417,6 +438,8 @@ pub enum PlanKind {
         on_conflict: Option<OnConflict>,
         /// RETURNING, over the full new row in column order.
         returning: Option<Vec<Expr>>,
+        /// What policies ask of the rows.
+        policies: Option<Box<RowPolicies>>,
     },
     /// Updates rows. The input yields the full old row (all columns, in column order) and then
     /// whatever FROM adds; its scan of the table takes exclusive locks.
@@ -431,6 +454,8 @@ pub enum PlanKind {
         checks: Checks,
         /// RETURNING, over the full new row followed by what FROM adds.
         returning: Option<Vec<Expr>>,
+        /// What policies ask of the rows.
+        policies: Option<Box<RowPolicies>>,
     },
     /// Does for each row of the input what the first of the clauses says that applies. The input yields the full old row
     /// of the target, which is all NULL where the source's row matches none, and then the columns of the source.
@@ -443,6 +468,8 @@ pub enum PlanKind {
         clauses: Vec<MergeClause>,
         /// What new rows must satisfy.
         checks: Checks,
+        /// What policies ask of the rows.
+        policies: Option<Box<RowPolicies>>,
     },
     /// Deletes rows. The input is as for `Update`.
     Delete {

@@ -397,16 +397,20 @@ impl Plan {
             | PlanKind::Sort { input, .. }
             | PlanKind::Limit { input, .. }
             | PlanKind::Distinct { input, .. }
-            | PlanKind::Insert { input, .. }
-            | PlanKind::Update { input, .. }
+            | PlanKind::Fence { input }
             | PlanKind::Delete { input, .. } => f(input, false),
-            PlanKind::Merge { input, clauses, .. } => {
+            PlanKind::Insert { input, policies, .. } | PlanKind::Update { input, policies, .. } => {
+                f(input, false);
+                policies.iter().flat_map(|policies| policies.plans()).for_each(|plan| f(plan, true));
+            }
+            PlanKind::Merge { input, clauses, policies, .. } => {
                 f(input, false);
                 for clause in clauses {
                     if let MergeAction::Insert { row, .. } = &clause.action {
                         f(row, true);
                     }
                 }
+                policies.iter().flat_map(|policies| policies.plans()).for_each(|plan| f(plan, true));
             }
             PlanKind::Apply { input, subplans } => {
                 f(input, false);
@@ -452,16 +456,20 @@ impl Plan {
             | PlanKind::Sort { input, .. }
             | PlanKind::Limit { input, .. }
             | PlanKind::Distinct { input, .. }
-            | PlanKind::Insert { input, .. }
-            | PlanKind::Update { input, .. }
+            | PlanKind::Fence { input }
             | PlanKind::Delete { input, .. } => f(input, false),
-            PlanKind::Merge { input, clauses, .. } => {
+            PlanKind::Insert { input, policies, .. } | PlanKind::Update { input, policies, .. } => {
+                f(input, false);
+                policies.iter_mut().flat_map(|policies| policies.plans_mut()).for_each(|plan| f(plan, true));
+            }
+            PlanKind::Merge { input, clauses, policies, .. } => {
                 f(input, false);
                 for clause in clauses {
                     if let MergeAction::Insert { row, .. } = &mut clause.action {
                         f(Arc::make_mut(row), true);
                     }
                 }
+                policies.iter_mut().flat_map(|policies| policies.plans_mut()).for_each(|plan| f(plan, true));
             }
             PlanKind::Apply { input, subplans } => {
                 f(input, false);
@@ -501,6 +509,7 @@ impl Plan {
             }
             PlanKind::SystemScan { .. }
             | PlanKind::CteScan { .. }
+            | PlanKind::Fence { .. }
             | PlanKind::SetOp { .. }
             | PlanKind::With { .. }
             | PlanKind::Recursive { .. } => {}

@@ -70,11 +70,11 @@ impl Session {
         let eval = view.eval(Times { transaction: now, statement: now });
         let bound =
             bind::bind_copy(copy_ast, Some(&written.statement.source), &view.bind_context(&eval, &[]))?;
-        let BoundCopy { plan, columns, from } = bound;
+        let BoundCopy { plan, columns, from, reads } = bound;
         let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
         let options = CopyOptions::from_list(&written.options, &names, from)?;
         let kind = if from { StatementKind::Copy } else { StatementKind::Query };
-        let bound = Bound { plan, param_types: Vec::new(), columns: None, kind };
+        let bound = Bound { plan, param_types: Vec::new(), columns: None, kind, reads };
         let plan = Arc::new(prepared::finish(&view, bound, statement.text.len()));
         if from && self.transaction.as_ref().is_some_and(|open| open.read_only) {
             return Err(read_only("COPY FROM"));

@@ -85,6 +85,7 @@ impl Session {
             param_types: plan.param_types.clone(),
             columns: Some(columns.clone()),
             plan: Mutex::new(Some(plan.clone())),
+            statistics: Default::default(),
         };
         let mut inner =
             Box::new(Portal::new(Arc::new(prepared), portal.params.clone(), self.statement_memory()));

@@ -9,6 +9,7 @@ use super::{Session, Statement};
 use crate::exec::context::PlanStats;
 use crate::exec::execute;
 use crate::explain::{Actual, ExplainFormat, ExplainOptions, Summary, describe, render};
+use crate::plan::{Plan, PlanKind, ScanFence};
 use sql_types::{Datum, Row, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +32,21 @@ async fn with_cpu_time<F: Future>(future: F) -> (F::Output, Duration) {
 fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// How policies decide on rows of a plan's scans; by operators above one of them, if there is such a scan.
+fn fence(plan: &Plan) -> ScanFence {
+    let mut found = match &plan.kind {
+        PlanKind::Scan { fence, .. } => *fence,
+        _ => ScanFence::None,
+    };
+    plan.for_each_child(&mut |child, _| {
+        let below = fence(child);
+        if found == ScanFence::None || below == ScanFence::Part {
+            found = below;
+        }
+    });
+    found
 }
 
 impl Session {
@@ -88,26 +104,32 @@ impl Session {
         let mut summary =
             Summary { planning_ms: Some(start.elapsed().as_secs_f64() * 1e3), ..Summary::default() };
         let mut stats = None;
+        let hidden = fence(&plan.plan);
         if flags.analyze {
             let start = Instant::now();
             let (did, cpu) = with_cpu_time(self.analyzed(&plan, &params, portal)).await;
             let did = did?;
             summary.execution_ms = Some(start.elapsed().as_secs_f64() * 1e3);
-            summary.facts.push(("KV Requests".into(), did.requests().to_string()));
-            summary.facts.push(("KV Bytes Read".into(), did.bytes().to_string()));
+            if hidden == ScanFence::None {
+                summary.facts.push(("KV Requests".into(), did.requests().to_string()));
+                summary.facts.push(("KV Bytes Read".into(), did.bytes().to_string()));
+            }
             if options.timing {
                 summary.facts.push(("SQL CPU Time".into(), format!("{:.3} ms", cpu.as_secs_f64() * 1e3)));
             }
             stats = Some(did);
         }
-        let node = describe(&plan.plan, &options, &|plan| {
-            stats.as_ref().map(|stats: &PlanStats| {
+        let root: &Plan = &plan.plan;
+        let node = describe(root, &options, &|plan| {
+            // Below the conditions of policies, rows are counted that they hide.
+            let shown = stats.as_ref().filter(|_| hidden != ScanFence::Part || std::ptr::eq(plan, root));
+            shown.map(|stats: &PlanStats| {
                 let did = stats.of(plan);
                 Actual {
                     rows: did.rows,
                     loops: did.loops,
                     time_ms: did.time.as_secs_f64() * 1e3,
-                    removed: did.removed,
+                    removed: if hidden == ScanFence::None { did.removed } else { 0 },
                     memory: did.memory,
                 }
             })

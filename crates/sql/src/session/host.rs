@@ -34,6 +34,10 @@ impl ExecHost for Host<'_> {
         self.view.shared.engine.count_analytic_part();
     }
 
+    fn secures(&self, table: &TableDescriptor) -> bool {
+        self.view.snapshot().secures(table, self.view.user)
+    }
+
     async fn next_value(&self, sequence: Oid) -> SqlResult<i64> {
         sequences::next_value(self.view, sequence).await
     }

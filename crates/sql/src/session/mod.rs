@@ -45,6 +45,7 @@ mod run;
 mod schema;
 pub(crate) mod sequences;
 pub(crate) mod settings;
+pub(crate) mod statement_statistics;
 pub(crate) mod statements;
 mod temporary;
 #[cfg(test)]
@@ -253,6 +254,7 @@ impl Session {
             param_types,
             columns,
             plan: Mutex::new(plan),
+            statistics: Default::default(),
         }))
     }
 

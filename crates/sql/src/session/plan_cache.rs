@@ -28,6 +28,8 @@ pub(crate) struct PlanKey {
     pub literals: Arc<str>,
     /// The names of variables, within a function.
     pub variables: Option<Arc<str>>,
+    /// User and `row_security`, where tables have row security.
+    pub rights: (Oid, bool),
 }
 
 struct Inner {

@@ -5,6 +5,7 @@ use crate::exec::{MemoryBudget, RowStream};
 use crate::plan::PlanColumn;
 use sql_types::{Datum, Row};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where a portal stands.
 pub(crate) enum Progress {
@@ -31,11 +32,21 @@ pub struct Portal {
     pub(crate) memory: MemoryBudget,
     /// Rows given so far.
     pub(crate) returned: u64,
+    /// What running it took so far.
+    pub(crate) took: Duration,
 }
 
 impl Portal {
     pub(crate) fn new(prepared: Arc<Prepared>, params: Vec<Datum>, memory: MemoryBudget) -> Self {
-        Portal { prepared, params, plan: None, progress: Progress::Ready, memory, returned: 0 }
+        Portal {
+            prepared,
+            params,
+            plan: None,
+            progress: Progress::Ready,
+            memory,
+            returned: 0,
+            took: Duration::ZERO,
+        }
     }
 
     /// Columns of its rows; `None` if it returns none.

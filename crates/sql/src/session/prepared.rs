@@ -3,14 +3,15 @@
 use super::command::{Command, read};
 use super::locks::mode;
 use super::plan_cache::PlanKey;
-use super::privileges::{self, Needed};
+use super::privileges;
+use super::statement_statistics::Held;
 use super::view::{SessionView, Times, now_micros};
 use crate::bind::{self, Variables};
 use crate::catalog::CatalogSnapshot;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::optimize;
 use crate::parse::{Statement, StatementKind};
-use crate::plan::{Plan, PlanColumn, PlanKind};
+use crate::plan::{Needed, Plan, PlanColumn, PlanKind};
 use crate::statistics::StatisticsCell;
 use parking_lot::Mutex;
 use sql_types::{Oid, SqlError, SqlResult, SqlState, Type};
@@ -26,6 +27,8 @@ pub(crate) struct CachedPlan {
     pub catalog: u64,
     pub path: Arc<[String]>,
     pub literals: Arc<str>,
+    /// As [`SessionView::rights`].
+    pub rights: (Oid, bool),
     /// Table locks it takes.
     pub locks: Vec<(Oid, u8)>,
     pub needed: Vec<Needed>,
@@ -49,6 +52,7 @@ impl CachedPlan {
     /// Whether it holds for what a session sees now.
     pub(crate) fn is_valid(&self, view: &SessionView) -> bool {
         self.catalog == view.snapshot().id()
+            && self.rights == view.rights()
             && self.is_recent()
             && (Arc::ptr_eq(&self.path, &view.path) || self.path == view.path)
             && (Arc::ptr_eq(&self.literals, &view.derived.literals) || self.literals == view.derived.literals)
@@ -77,6 +81,7 @@ pub struct Prepared {
     pub(crate) columns: Option<Arc<[PlanColumn]>>,
     /// The plan last used.
     pub(crate) plan: Mutex<Option<Arc<CachedPlan>>>,
+    pub(crate) statistics: Held,
 }
 
 impl Prepared {
@@ -98,6 +103,7 @@ impl Prepared {
             param_types: Vec::new(),
             columns: None,
             plan: Mutex::new(None),
+            statistics: Held::default(),
         }
     }
 }
@@ -135,6 +141,7 @@ fn plan_named(
         path: view.path.clone(),
         literals: view.derived.literals.clone(),
         variables: variables.map(|variables| variables.key.clone()),
+        rights: view.rights(),
     });
     if let Some(plan) = key.as_ref().and_then(|key| engine.plans.get(key)).filter(|plan| plan.is_recent()) {
         return Ok(plan);
@@ -178,7 +185,7 @@ pub(crate) fn finish(view: &SessionView, bound: bind::Bound, text_len: usize) ->
     let mut locking = false;
     collect_locks(&plan, view.snapshot(), &mut locks, &mut locking);
     CachedPlan {
-        needed: privileges::needed(&plan),
+        needed: privileges::needed(&plan, bound.reads),
         unpopulated: unpopulated(&plan),
         changed: crate::dml::changed_tables(&plan),
         plan: Arc::new(plan),
@@ -188,6 +195,7 @@ pub(crate) fn finish(view: &SessionView, bound: bind::Bound, text_len: usize) ->
         catalog: view.snapshot().id(),
         path: view.path.clone(),
         literals: view.derived.literals.clone(),
+        rights: view.rights(),
         locks,
         locking,
         statistics,

@@ -1,13 +1,13 @@
 //! Who may do what. Superusers may do everything, owners everything with what is theirs; others need
-//! what was granted.
+//! what was granted. A view reads with the rights of its owner; who reads the view needs SELECT on the view alone.
 //!
 //! # What is missing
 //!
 //! Grants on single columns, types and languages are accepted and not kept; grant options
-//! are not told apart; row security does not exist.
+//! are not told apart.
 
 use crate::catalog::CatalogSnapshot;
-use crate::plan::{MergeAction, Plan, PlanKind};
+use crate::plan::{MergeAction, Needed, Plan, PlanKind};
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 
 /// `42501` for an object.
@@ -20,29 +20,20 @@ pub(crate) fn must_own(kind: &str, name: &str) -> SqlError {
     SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("must be owner of {kind} {name}"))
 }
 
-/// A privilege that a plan needs: the table and the letter it has in `aclitem`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Needed {
-    pub table: Oid,
-    pub letter: char,
-}
-
-/// The privileges a plan needs on tables. What it reads through a view counts as the reader's, too.
-pub(crate) fn needed(plan: &Plan) -> Vec<Needed> {
-    let mut found = Vec::new();
-    collect(plan, &mut found);
-    found
+/// The privileges a plan needs: those to read, which the binder knows, and those to write.
+pub(crate) fn needed(plan: &Plan, mut reads: Vec<Needed>) -> Vec<Needed> {
+    collect(plan, &mut reads);
+    reads
 }
 
 fn collect(plan: &Plan, found: &mut Vec<Needed>) {
     let mut add = |table: Oid, letter: char| {
-        let needed = Needed { table, letter };
+        let needed = Needed { table, letter, user: None };
         if !found.contains(&needed) {
             found.push(needed);
         }
     };
     match &plan.kind {
-        PlanKind::Scan { table, .. } => add(table.oid, 'r'),
         PlanKind::Insert { table, on_conflict, .. } => {
             add(table.oid, 'a');
             if on_conflict.as_ref().is_some_and(|action| action.update.is_some()) {
@@ -69,10 +60,14 @@ fn collect(plan: &Plan, found: &mut Vec<Needed>) {
 /// Refuses what a role may not do.
 pub(crate) fn check(catalog: &CatalogSnapshot, role: Oid, needed: &[Needed]) -> SqlResult<()> {
     for need in needed {
-        if let Some(table) = catalog.table(need.table)
-            && !catalog.has_privilege(role, table.owner, table.oid, need.letter)
-        {
-            return Err(denied("table", &table.name));
+        let role = need.user.unwrap_or(role);
+        let (kind, name, owner) = match (catalog.table(need.table), catalog.views.get(&need.table)) {
+            (Some(table), _) => ("table", &table.name, table.owner),
+            (None, Some(view)) => ("view", &view.name, view.owner),
+            (None, None) => continue,
+        };
+        if !catalog.has_privilege(role, owner, need.table, need.letter) {
+            return Err(denied(kind, name));
         }
     }
     Ok(())

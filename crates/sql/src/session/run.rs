@@ -95,7 +95,15 @@ impl Session {
         self.shared.activity.running(&statement.text, now, started);
         let limit = self.shared.settings.lock().derived().statement_timeout;
         let deadline = limit.map(|limit| Instant::now() + limit);
+        let repeated = matches!(portal.progress, Progress::Done);
+        let began = std::time::Instant::now();
         let result = self.run_portal(portal, max_rows, options, sink, deadline).await;
+        portal.took += began.elapsed();
+        if let (Ok(RunOutcome::Complete { tag }), false) = (&result, repeated) {
+            let rows = tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+            let statistics = &self.shared.engine.statement_statistics;
+            statistics.count(&self.view, &portal.prepared, &statement, portal.took, rows);
+        }
         let result = result.map_err(|error| self.told(error));
         if result.is_ok() {
             self.shared.activity.waiting(self.transaction_status(), now_micros());

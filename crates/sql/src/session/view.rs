@@ -209,6 +209,11 @@ impl SessionView {
         self.snapshot().is_superuser(self.user)
     }
 
+    /// What plans depend on besides the catalog, where tables have row security: the user, and `row_security`.
+    pub(crate) fn rights(&self) -> (Oid, bool) {
+        if self.snapshot().has_row_security() { (self.user, self.derived.row_security) } else { (0, true) }
+    }
+
     /// What text input and output depend on.
     pub(crate) fn text(&self, transaction_micros: i64) -> TextContext<'_> {
         let derived = &*self.derived;
@@ -245,7 +250,15 @@ impl SessionView {
         eval: &'a EvalContext<'a>,
         param_types: &'a [Type],
     ) -> BindContext<'a> {
-        BindContext { catalog: &self.catalog, search_path: &self.path, eval, param_types, variables: None }
+        BindContext {
+            catalog: &self.catalog,
+            search_path: &self.path,
+            eval,
+            param_types,
+            variables: None,
+            user: self.user,
+            row_security: self.derived.row_security,
+        }
     }
 }
 

@@ -99,7 +99,8 @@ impl<'a> Found<'a> {
     fn place(&self, key: &Bytes) -> Place {
         let table = split_key(key).and_then(|(storage, ..)| self.tables.get(&storage)).cloned();
         let may_read = |table: &TableDescriptor| {
-            self.view.snapshot().has_privilege(self.view.user, table.owner, table.oid, 'r')
+            let (snapshot, user) = (self.view.snapshot(), self.view.user);
+            snapshot.has_privilege(user, table.owner, table.oid, 'r') && !snapshot.secures(table, user)
         };
         let shown = table.as_ref().map_or_else(|| self.view.is_superuser(), |table| may_read(table));
         let codec = table.as_ref().and_then(|table| self.view.shared.engine.codecs.get(table).ok());

@@ -13,7 +13,7 @@ use sql_types::functions::{CatalogFunctions, EvalContext, RegKind};
 use sql_types::{Datum, EnumValue, Oid, Row, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
 
-fn parse_name(text: &str) -> SqlResult<Name> {
+pub(super) fn parse_name(text: &str) -> SqlResult<Name> {
     let mut cursor = Cursor::new(text)?;
     let name = cursor.name()?;
     cursor.expect_end()?;
@@ -159,7 +159,7 @@ impl CatalogFunctions for SessionView {
 
 impl SessionView {
     /// A relation by name, computed tables included.
-    fn find_relation(&self, name: &Name) -> Option<Oid> {
+    pub(super) fn find_relation(&self, name: &Name) -> Option<Oid> {
         if let Some(schema) = name.schema.as_deref().filter(|schema| super::is_schema(schema)) {
             return tables::find(schema, &name.name).map(|table| table.oid);
         }
@@ -486,9 +486,8 @@ impl SessionView {
                 Datum::Int8(bytes.sum())
             }
             "pg_relation_is_publishable" => Datum::Bool(true),
-            "row_security_active" | "pg_is_other_temp_schema" | "pg_reload_conf" | "pg_rotate_logfile" => {
-                Datum::Bool(false)
-            }
+            "pg_is_other_temp_schema" | "pg_reload_conf" | "pg_rotate_logfile" => Datum::Bool(false),
+            "row_security_active" => Datum::Bool(self.hides_rows(args.first())),
             "txid_current" => Datum::Int8(context.transaction_micros),
             "pg_postmaster_start_time" | "pg_conf_load_time" => {
                 Datum::Timestamptz(self.shared.engine.started)
@@ -514,6 +513,17 @@ impl SessionView {
             }
             name if name.starts_with("pg_stat_get_last_") => Datum::Null,
             name if name.starts_with("pg_stat_get_") => Datum::Int8(0),
+            "pg_stat_statements_reset" => {
+                if !self.is_superuser() {
+                    return Err(crate::session::privileges::denied("function", "pg_stat_statements_reset"));
+                }
+                let query_id = match args.get(2) {
+                    Some(Datum::Int8(query_id)) => *query_id,
+                    _ => 0,
+                };
+                self.shared.engine.statement_statistics.reset(oid_arg(args, 0), oid_arg(args, 1), query_id);
+                Datum::text("")
+            }
             "pg_stat_clear_snapshot" | "pg_stat_reset" => Datum::text(""),
             "pg_is_in_recovery" => Datum::Bool(false),
             "txid_current_if_assigned"

@@ -20,7 +20,9 @@ mod functions;
 mod information;
 mod pg_class;
 mod pg_misc;
+mod pg_policy;
 mod pg_schema;
+mod pg_stat_statements;
 mod pg_stats;
 mod pretty;
 mod registry;
@@ -65,6 +67,7 @@ pub(crate) async fn rows(name: &'static str, view: &SessionView) -> SqlResult<Ve
         _ => {
             match routine::rows(&cx)
                 .or_else(|| pg_class::rows(&cx))
+                .or_else(|| pg_policy::rows(&cx))
                 .or_else(|| pg_schema::rows(&cx))
                 .or_else(|| settings_rows::rows(&cx))
             {

@@ -40,6 +40,8 @@ struct Class<'a> {
     checks: usize,
     am: Oid,
     triggers: bool,
+    /// Whether row security is enabled, and forced.
+    security: (bool, bool),
     populated: bool,
 }
 
@@ -67,8 +69,8 @@ fn class(cx: &SystemContext<'_>, c: Class<'_>) -> Row {
         ("relhasrules", bool(matches!(c.kind, 'v' | 'm'))),
         ("relhastriggers", bool(c.triggers)),
         ("relhassubclass", bool(false)),
-        ("relrowsecurity", bool(false)),
-        ("relforcerowsecurity", bool(false)),
+        ("relrowsecurity", bool(c.security.0)),
+        ("relforcerowsecurity", bool(c.security.1)),
         ("relispopulated", bool(c.populated)),
         ("relreplident", letter(if matches!(c.kind, 'r' | 'm') { 'd' } else { 'n' })),
         ("relispartition", bool(false)),
@@ -93,6 +95,7 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
         checks: 0,
         am: 0,
         triggers: false,
+        security: (false, false),
         populated: true,
     };
     for table in tables::all() {
@@ -114,6 +117,7 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
                 checks: table.checks.len(),
                 am: 2,
                 triggers: has_keys || !table.triggers.is_empty(),
+                security: (table.security.enabled, table.security.forced),
                 populated: table.view.as_ref().is_none_or(|view| view.populated),
                 ..described
             },

@@ -22,6 +22,7 @@ pub(super) async fn rows(cx: &SystemContext<'_>) -> SqlResult<Vec<Row>> {
         "pg_sequences" => sequence_values(cx).await?,
         "pg_stat_database" => stat_database(cx),
         "pg_stat_user_tables" | "pg_stat_all_tables" => stat_tables(cx),
+        "pg_stat_statements" => super::pg_stat_statements::rows(cx),
         "pg_stats" => super::pg_stats::rows(cx),
         _ => Vec::new(),
     })

@@ -12,7 +12,9 @@ pub(super) fn rows(cx: &SystemContext<'_>) -> Vec<Row> {
     let catalog = cx.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().filter(|table| table.database == cx.database()) {
-        if !catalog.has_privilege(cx.view.user, table.owner, table.oid, 'r') {
+        if !catalog.has_privilege(cx.view.user, table.owner, table.oid, 'r')
+            || catalog.secures(table, cx.view.user)
+        {
             continue;
         }
         let Some(statistics) = table.statistics.get() else { continue };

@@ -84,6 +84,8 @@ static CONTEXT: LazyLock<BindContext<'static>> = LazyLock::new(|| BindContext {
     eval: &EVAL,
     param_types: &[],
     variables: None,
+    user: 0,
+    row_security: true,
 });
 
 /// What the expressions of indexes see besides their row.

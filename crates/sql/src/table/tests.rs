@@ -10,20 +10,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 fn column(id: ColumnId, name: &str, ty: Type) -> ColumnDescriptor {
-    ColumnDescriptor {
-        id,
-        name: name.to_string(),
-        ty: ColumnType::plain(ty),
-        nullable: true,
-        default: None,
-        added_value: None,
-        identity: None,
-        sequence: None,
-        hidden: false,
-        comment: None,
-        domain: None,
-        generated: None,
-    }
+    ColumnDescriptor::plain(id, name, ColumnType::plain(ty))
 }
 
 fn index(id: IndexId, unique: bool, columns: &[(ColumnId, bool)]) -> IndexDescriptor {
@@ -68,6 +55,7 @@ fn table() -> TableDescriptor {
         placement: Default::default(),
         view: None,
         triggers: Vec::new(),
+        security: Default::default(),
         on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),

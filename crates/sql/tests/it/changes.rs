@@ -44,6 +44,7 @@ fn scan(runner: &Runner, name: &str, how: Scan) -> Plan {
         reverse: how.reverse,
         lock: None,
         limit: None,
+        fence: Default::default(),
     };
     plan(kind, width)
 }
@@ -66,6 +67,7 @@ fn insert<const N: usize>(runner: &Runner, name: &str, rows: &[[i32; N]]) -> Pla
         checks: Arc::default(),
         on_conflict: None,
         returning: None,
+        policies: None,
     }
 }
 
@@ -78,7 +80,17 @@ fn update(runner: &Runner, name: &str, assignments: Vec<(ColumnId, Expr)>, filte
     let columns = ids(&table);
     let access = IndexAccess::default();
     let input = Box::new(scan(runner, name, Scan { index: 1, access, columns, reverse: false, filter }));
-    plan(PlanKind::Update { table, input, assignments, checks: Arc::default(), returning: None }, 0)
+    plan(
+        PlanKind::Update {
+            table,
+            input,
+            assignments,
+            checks: Arc::default(),
+            returning: None,
+            policies: None,
+        },
+        0,
+    )
 }
 
 fn delete(runner: &Runner, name: &str, filter: Option<Expr>) -> Plan {
@@ -233,7 +245,8 @@ async fn not_null_and_check_are_refused() {
     };
     let positive = RowCheck { name: "t_b_check".into(), expr: less(number(6), column(1)), domain: None };
     let checks = Arc::new(vec![positive]);
-    let checked = PlanKind::Insert { table, input, targets, defaults, on_conflict, returning, checks };
+    let checked =
+        PlanKind::Insert { table, input, targets, defaults, on_conflict, returning, checks, policies: None };
     let error = runner.error(plan(checked, 0)).await;
     assert_eq!(
         told(&error),
@@ -270,7 +283,14 @@ async fn an_update_does_not_meet_its_own_rows() {
     let input =
         Box::new(scan(&runner, "t", Scan { index: 3, access, columns, reverse: false, filter: None }));
     let assignments = vec![(3, plus(column(2), number(100)))];
-    let through_c = PlanKind::Update { table, input, assignments, checks: Arc::default(), returning: None };
+    let through_c = PlanKind::Update {
+        table,
+        input,
+        assignments,
+        checks: Arc::default(),
+        returning: None,
+        policies: None,
+    };
     assert_eq!(affected(&runner, plan(through_c, 0)).await, 3);
     assert_eq!(through_index(&runner, "t", 3).await, ["1 10 105", "2 20 106", "3 30 107"]);
     // INSERT … SELECT from the same table ends.
@@ -281,8 +301,16 @@ async fn an_update_does_not_meet_its_own_rows() {
     let PlanKind::Insert { targets, defaults, checks, .. } = insert(&runner, "t", &[[1, 1, 1]]) else {
         panic!("not an insert")
     };
-    let copy =
-        PlanKind::Insert { table, input, targets, defaults, checks, on_conflict: None, returning: None };
+    let copy = PlanKind::Insert {
+        table,
+        input,
+        targets,
+        defaults,
+        checks,
+        on_conflict: None,
+        returning: None,
+        policies: None,
+    };
     assert_eq!(affected(&runner, plan(copy, 0)).await, 3);
     indexes_agree(&runner, "t").await;
 }
@@ -294,10 +322,19 @@ async fn returning_gives_new_and_old_rows() {
         let (exprs, width) = (Some(exprs.clone()), exprs.len());
         let kind = match kind {
             PlanKind::Insert { table, input, targets, defaults, checks, on_conflict, .. } => {
-                PlanKind::Insert { table, input, targets, defaults, checks, on_conflict, returning: exprs }
+                PlanKind::Insert {
+                    table,
+                    input,
+                    targets,
+                    defaults,
+                    checks,
+                    on_conflict,
+                    returning: exprs,
+                    policies: None,
+                }
             }
             PlanKind::Update { table, input, assignments, checks, .. } => {
-                PlanKind::Update { table, input, assignments, checks, returning: exprs }
+                PlanKind::Update { table, input, assignments, checks, returning: exprs, policies: None }
             }
             PlanKind::Delete { table, input, .. } => PlanKind::Delete { table, input, returning: exprs },
             other => panic!("{other:?}"),
@@ -320,7 +357,10 @@ fn upsert<const N: usize>(runner: &Runner, rows: &[[i32; N]], on_conflict: OnCon
     };
     let returning = Some(vec![column(0), column(1), column(2)]);
     let on_conflict = Some(on_conflict);
-    plan(PlanKind::Insert { table, input, targets, defaults, checks, on_conflict, returning }, 3)
+    plan(
+        PlanKind::Insert { table, input, targets, defaults, checks, on_conflict, returning, policies: None },
+        3,
+    )
 }
 
 #[tokio::test]
@@ -467,6 +507,7 @@ async fn rows_without_key_get_a_number() {
         checks,
         on_conflict: None,
         returning: None,
+        policies: None,
     };
     assert_eq!(affected(&runner, plan(insert, 0)).await, 3);
     let columns = vec![2];
@@ -537,8 +578,16 @@ async fn copied_rows_reach_the_plan() {
         panic!("not an insert")
     };
     let input = Box::new(plan(PlanKind::CteScan { cte: sql::exec::COPY_INPUT }, 3));
-    let insert =
-        PlanKind::Insert { table, input, targets, defaults, checks, on_conflict: None, returning: None };
+    let insert = PlanKind::Insert {
+        table,
+        input,
+        targets,
+        defaults,
+        checks,
+        on_conflict: None,
+        returning: None,
+        policies: None,
+    };
     let insert = Arc::new(plan(insert, 0));
     let deferred = sql::dml::deferred::Deferred::default();
     let (eval, memory, cancel) = (EvalContext::plain(), MemoryBudget::default(), CancelFlag::new());

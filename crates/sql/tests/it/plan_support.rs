@@ -173,20 +173,7 @@ pub const NULL: i32 = i32::MIN;
 
 /// A column of a table.
 pub fn table_column(id: ColumnId, name: &str, nullable: bool) -> ColumnDescriptor {
-    ColumnDescriptor {
-        id,
-        name: name.to_string(),
-        ty: ColumnType::plain(Type::INT4),
-        nullable,
-        default: None,
-        added_value: None,
-        identity: None,
-        sequence: None,
-        hidden: false,
-        comment: None,
-        domain: None,
-        generated: None,
-    }
+    ColumnDescriptor { nullable, ..ColumnDescriptor::plain(id, name, ColumnType::plain(Type::INT4)) }
 }
 
 /// An index.
@@ -221,6 +208,7 @@ pub fn table(oid: Oid, name: &str, columns: &[&str]) -> TableDescriptor {
         placement: Default::default(),
         view: None,
         triggers: Vec::new(),
+        security: Default::default(),
         on_commit: Default::default(),
         bound: Default::default(),
         statistics: Default::default(),

@@ -90,7 +90,7 @@ async fn a_commit_comes_after_what_earlier_statements_saw() {
     let model = two_ranges().await;
     let options = TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
     for keys in [&["n"][..], &["a", "n"]] {
-        let txn = model.client.begin(options.clone());
+        let txn = model.client.begin(options);
         txn.begin_statement();
         txn.get(b"a", LockStrength::None).await.unwrap();
         let seen = txn.read_timestamp().unwrap();

@@ -1,6 +1,7 @@
 //! Functions of the user's own, and triggers.
 
 use super::descriptor::ColumnId;
+use super::snapshot::CatalogSnapshot;
 use crate::routine::Compiled;
 use serde::{Deserialize, Serialize};
 use sql_types::{ColumnType, Oid, Type};
@@ -105,6 +106,14 @@ impl RoutineDescriptor {
     /// The type of its value.
     pub fn column_type(&self) -> ColumnType {
         ColumnType::plain(self.returns)
+    }
+}
+
+impl CatalogSnapshot {
+    /// Whether a role may call a function. Without a record of what was granted everybody may.
+    pub fn may_execute(&self, role: Oid, routine: &RoutineDescriptor) -> bool {
+        !self.acls.contains_key(&routine.oid)
+            || self.has_privilege(role, routine.owner, routine.oid, 'X')
     }
 }
 

@@ -337,7 +337,7 @@ impl DdlContext<'_> {
     }
 
     /// The same of any relation; `what` says what is to be done, with its name.
-    fn refuse_views_of(&self, relation: Oid, what: &str) -> SqlResult<()> {
+    pub(super) fn refuse_views_of(&self, relation: Oid, what: &str) -> SqlResult<()> {
         self.refuse_policies_of(relation, what)?;
         match self.catalog.readers(relation).first() {
             None => Ok(()),

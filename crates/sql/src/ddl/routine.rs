@@ -285,6 +285,7 @@ pub(super) fn alter(cx: &mut DdlContext<'_>, name: &RoutineName, action: &Routin
     match action {
         RoutineAction::Rename(to) => {
             cx.check_routine_free(found.schema, to, &types, found.oid)?;
+            refuse_named(cx, &found, "rename")?;
             changed.name = to.clone();
         }
         RoutineAction::Owner(role) => changed.owner = cx.role(role)?.oid,
@@ -296,6 +297,7 @@ pub(super) fn alter(cx: &mut DdlContext<'_>, name: &RoutineName, action: &Routin
             };
             let schema = cx.schema_for(&name)?;
             cx.check_routine_free(schema, &found.name, &types, found.oid)?;
+            refuse_named(cx, &found, "move")?;
             changed.schema = schema;
         }
         RoutineAction::Options(options) => {
@@ -306,6 +308,21 @@ pub(super) fn alter(cx: &mut DdlContext<'_>, name: &RoutineName, action: &Routin
         }
     }
     cx.put_routine(changed)
+}
+
+/// Refuses to give another name to a function that texts which are kept call by the one it has.
+fn refuse_named(cx: &DdlContext<'_>, routine: &RoutineDescriptor, verb: &str) -> SqlResult<()> {
+    let what = format!("{verb} function {}", cx.shown_routine(routine));
+    cx.refuse_views_of(routine.oid, &what)?;
+    for table in cx.catalog.tables.values() {
+        let mut defaults = table.columns.iter().filter_map(|column| Some((column, column.default.as_deref()?)));
+        if let Some((column, _)) = defaults.find(|(_, text)| calls(text, &routine.name)) {
+            let user = format!("column {} of table {}", column.name, table.name);
+            return Err(SqlError::unsupported(format!("to {what} while the default of {user} calls it"))
+                .with_hint("Drop the default, make the change, and set the default again."));
+        }
+    }
+    Ok(())
 }
 
 /// COMMENT ON FUNCTION

@@ -40,6 +40,9 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateTrigger) -> 
         let message = format!("function {} must return type trigger", routine.name);
         return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message));
     }
+    if !cx.catalog.may_execute(cx.user(), &routine) {
+        return Err(denied("function", &routine.name));
+    }
     let columns = written
         .columns
         .iter()

@@ -1,5 +1,6 @@
 //! ON CONFLICT.
 
+use super::began::Began;
 use super::policy::{self, Checked};
 use super::referential::Referential;
 use super::trigger::Triggers;
@@ -108,14 +109,18 @@ impl<'p> Conflict<'p> {
         }
         all.sort_unstable();
         all.dedup();
-        let found = kv::get_many(cx, &all, Some(EXCLUSIVE)).await?;
-        let mut known: Known = all.into_iter().zip(found).collect();
+        let mut began = Began::now(cx);
+        let mut known = known(&all, cx).await?;
         let mut written = Vec::with_capacity(keyed.len());
         for (row, row_key, unique) in keyed {
+            if !began.is_fresh(cx) {
+                began = Began::now(cx);
+                known = self::known(&all, cx).await?;
+            }
             let existing = unique.iter().find(|key| self.arbitrates(key) && holds(&known, key));
             match existing {
                 Some(_) if self.update.is_none() => {}
-                Some(key) => written.extend(self.update(key, row, &mut known, cx).await?),
+                Some(key) => written.extend(self.update(key, row, &mut known, began, cx).await?),
                 None => {
                     if let Some(key) = unique.iter().find(|key| holds(&known, key)) {
                         let (table, text) = (codec.table(), &cx.eval.text);
@@ -151,6 +156,7 @@ impl<'p> Conflict<'p> {
         key: &Bytes,
         excluded: Row,
         known: &mut Known,
+        began: Began,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Option<Row>> {
         let Some(update) = &self.update else { return Ok(None) };
@@ -195,6 +201,7 @@ impl<'p> Conflict<'p> {
         }
         check::check_row(cx, codec, self.checks, &new, &self.scope.env(cx))?;
         let change = Change::new(codec, old, new)?;
+        began.check("updated", codec, &[change.before()], cx).await?;
         write::update_rows(cx, codec, &update.touched, std::slice::from_ref(&change)).await?;
         note(codec, &change.old, &change.old_key, false, known)?;
         note(codec, &change.new, &change.new_key, true, known)?;
@@ -215,6 +222,12 @@ impl<'p> Conflict<'p> {
     pub async fn before_statement(&self, cx: &ExecContext<'_>) -> SqlResult<()> {
         self.triggers.before_statement(cx).await
     }
+}
+
+/// What keys hold now; they are locked.
+async fn known(keys: &[Bytes], cx: &ExecContext<'_>) -> SqlResult<Known> {
+    let found = kv::get_many(cx, keys, Some(EXCLUSIVE)).await?;
+    Ok(keys.iter().cloned().zip(found).collect())
 }
 
 fn holds(known: &Known, key: &Bytes) -> bool {

@@ -1,8 +1,9 @@
 //! DELETE.
 
+use super::began::Began;
 use super::referential::Referential;
 use super::trigger::Triggers;
-use super::{Changing, Outcome, Source, write};
+use super::{Changing, Outcome, Source, meets_functions, write};
 use crate::catalog::descriptor::TableDescriptor;
 use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::eval;
@@ -35,10 +36,10 @@ impl<'p> Delete<'p> {
         let triggers = Triggers::new(table, TriggerEvent::Delete, &[]);
         Ok(Delete {
             table,
-            source: if triggers.is_empty() {
-                Source::Streaming(build(input, scope)?)
-            } else {
+            source: if meets_functions(input, &triggers) {
                 Source::Whole(build(input, scope)?)
+            } else {
+                Source::Streaming(build(input, scope)?)
             },
             triggers,
             joined: input.columns.len() > table.columns.len(),
@@ -65,6 +66,7 @@ impl Changing for Delete<'_> {
         let mut memory = Reservation::default();
         let mut seen = HashSet::new();
         self.triggers.before_statement(cx).await?;
+        let began = Began::now(cx);
         while let Some(batch) = self.source.next(cx, &mut memory).await? {
             let count = batch.len();
             let mut returned = Vec::new();
@@ -80,6 +82,7 @@ impl Changing for Delete<'_> {
                 if !self.triggers.before_delete(old, cx).await? {
                     continue;
                 }
+                began.check("deleted", &codec, &[(&key, old)], cx).await?;
                 write::delete_row(cx, &codec, old, key).await?;
                 referential.add(old, None, cx)?;
                 if !self.triggers.is_empty() {

@@ -6,7 +6,7 @@ use super::foreign_key::ReferencedKeys;
 use super::trigger::Triggers;
 use super::policy::{self, Checked};
 use super::write::{self, Uniqueness};
-use super::{Changing, Outcome, Source, check, reads, violation};
+use super::{Changing, Outcome, Source, check, meets_functions, reads, violation};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
 use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::eval;
@@ -55,7 +55,7 @@ impl<'p> Insert<'p> {
         };
         let operator = build(input, scope)?;
         let triggers = Triggers::new(table, TriggerEvent::Insert, &[]);
-        let source = if reads(input, table.oid) || !triggers.is_empty() {
+        let source = if reads(input, table.oid) || meets_functions(input, &triggers) {
             Source::Whole(operator)
         } else {
             Source::Streaming(operator)
@@ -115,9 +115,22 @@ impl<'p> Insert<'p> {
         Ok(rows)
     }
 
-    /// Computes the generated columns of rows, and checks them: policies first.
-    async fn complete(&self, rows: &mut [Row], codec: &TableCodec, cx: &ExecContext<'_>) -> SqlResult<()> {
-        for row in rows {
+    /// Writes some of the rows of the input.
+    async fn write(
+        &mut self,
+        given: Batch,
+        running: &mut Running<'p>,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<()> {
+        let codec = &running.codec;
+        let mut rows = self.full_rows(given, &running.layout, cx)?;
+        if self.triggers.changes_rows() {
+            let proposed = std::mem::take(&mut rows);
+            for row in proposed {
+                rows.extend(self.triggers.before(None, row, cx).await?);
+            }
+        }
+        for row in &mut rows {
             codec.generate(row)?;
             if let Some(policies) = self.policies {
                 let checks = &policies.inserted;
@@ -125,8 +138,34 @@ impl<'p> Insert<'p> {
             }
             check::check_row(cx, codec, self.checks, row, &self.scope.env(cx))?;
         }
+        let written = match &mut running.conflict {
+            Some(conflict) => conflict.insert(rows, &mut self.triggers, cx).await?,
+            None => {
+                running.bulk |= insert_new(codec, &rows, cx).await?;
+                for row in &rows {
+                    self.triggers.note(None, Some(row), cx)?;
+                }
+                rows
+            }
+        };
+        running.references.add(&written, cx).await?;
+        self.outcome.affected += written.len() as u64;
+        if let Some(returning) = self.returning {
+            let rows = project(&written, returning, &self.scope, cx)?;
+            self.outcome.keep(rows, cx)?;
+        }
         Ok(())
     }
+}
+
+/// What an INSERT needs while it runs.
+struct Running<'p> {
+    codec: Arc<TableCodec>,
+    layout: Layout<'p>,
+    conflict: Option<Conflict<'p>>,
+    references: ReferencedKeys,
+    /// Whether what it wrote must be flushed to find out whether it is new.
+    bulk: bool,
 }
 
 impl Changing for Insert<'_> {
@@ -140,48 +179,39 @@ impl Changing for Insert<'_> {
 
     async fn run(&mut self, cx: &ExecContext<'_>) -> SqlResult<()> {
         let codec = cx.codecs.get(self.table)?;
-        let layout = self.layout()?;
-        let mut references = ReferencedKeys::new(&codec, None, cx)?;
         let start = cx.deferred.mark();
         let mut memory = Reservation::default();
-        let mut bulk = false;
-        let mut conflict = match self.on_conflict {
-            Some(clause) => Some(Conflict::new(clause, &codec, self.checks, self.policies, &self.scope, cx)?),
-            None => None,
+        let mut running = Running {
+            conflict: match self.on_conflict {
+                Some(clause) => {
+                    Some(Conflict::new(clause, &codec, self.checks, self.policies, &self.scope, cx)?)
+                }
+                None => None,
+            },
+            layout: self.layout()?,
+            references: ReferencedKeys::new(&codec, None, cx)?,
+            codec: codec.clone(),
+            bulk: false,
         };
         self.triggers.before_statement(cx).await?;
-        if let Some(conflict) = &conflict {
+        if let Some(conflict) = &running.conflict {
             conflict.before_statement(cx).await?;
         }
         while let Some(batch) = self.source.next(cx, &mut memory).await? {
-            let mut rows = self.full_rows(batch, &layout, cx)?;
+            let count = batch.len();
             if self.triggers.changes_rows() {
-                let proposed = std::mem::take(&mut rows);
-                for row in proposed {
-                    rows.extend(self.triggers.before(None, row, cx).await?);
+                // A trigger sees the rows before its own.
+                for row in batch {
+                    self.write(vec![row], &mut running, cx).await?;
                 }
+            } else {
+                self.write(batch, &mut running, cx).await?;
             }
-            self.complete(&mut rows, &codec, cx).await?;
-            let written = match &mut conflict {
-                Some(conflict) => conflict.insert(rows, &mut self.triggers, cx).await?,
-                None => {
-                    bulk |= insert_new(&codec, &rows, cx).await?;
-                    for row in &rows {
-                        self.triggers.note(None, Some(row), cx)?;
-                    }
-                    rows
-                }
-            };
-            references.add(&written, cx).await?;
-            self.outcome.affected += written.len() as u64;
-            if let Some(returning) = self.returning {
-                let rows = project(&written, returning, &self.scope, cx)?;
-                self.outcome.keep(rows, cx)?;
-            }
-            if written.len() >= BULK_ROWS {
+            if count >= BULK_ROWS {
                 cx.pause().await?;
             }
         }
+        let Running { conflict, mut references, bulk, .. } = running;
         if bulk {
             violation::write_error(cx, &codec, kv::flush(cx).await)?;
         }

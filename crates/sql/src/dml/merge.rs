@@ -1,5 +1,6 @@
 //! MERGE.
 
+use super::began::Began;
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
 use super::policy::{self, Checked};
@@ -277,6 +278,7 @@ impl Changing for Merge<'_> {
         for of in [&triggers.insert, &triggers.update, &triggers.delete] {
             of.before_statement(cx).await?;
         }
+        let began = Began::now(cx);
         while let Some(batch) = source.next(cx, &mut memory).await? {
             for row in batch {
                 self.outcome.affected +=
@@ -284,6 +286,10 @@ impl Changing for Merge<'_> {
             }
             cx.pause().await?;
         }
+        let deleted: Vec<_> = pending.deleted.iter().map(|(key, old)| (key, old.as_slice())).collect();
+        began.check("deleted", &codec, &deleted, cx).await?;
+        let updated: Vec<_> = pending.changes.iter().map(Change::before).collect();
+        began.check("updated", &codec, &updated, cx).await?;
         for (key, old) in &pending.deleted {
             write::delete_row(cx, &codec, old, key.clone()).await?;
             referential.add(old, None, cx)?;

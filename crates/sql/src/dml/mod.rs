@@ -23,8 +23,11 @@
 //! # What is read before it is written
 //!
 //! A transaction reads its own writes. Where a statement's input could meet the rows it writes, the
-//! input is read to its end first; otherwise rows stream.
+//! input is read to its end first; otherwise rows stream. So it is where the input calls functions, or where triggers
+//! could change what it reads: functions do not see what the statement that calls them writes, but triggers do. What
+//! functions and triggers have changed of the rows that a statement is about to write makes it fail ([`began`]).
 
+mod began;
 mod check;
 mod conflict;
 pub mod deferred;
@@ -52,19 +55,30 @@ use crate::exec::{ExecContext, Reservation};
 use crate::plan::{Plan, PlanKind};
 use async_trait::async_trait;
 use sql_types::{Oid, Row, SqlResult};
+use trigger::Triggers;
 
 /// Whether a plan may read a table that a statement over it writes.
 fn reads(plan: &Plan, table: Oid) -> bool {
+    reads_one_of(plan, &|scanned| scanned == table)
+}
+
+fn reads_one_of(plan: &Plan, wanted: &dyn Fn(Oid) -> bool) -> bool {
     match &plan.kind {
-        PlanKind::Scan { table: scanned, .. } => scanned.oid == table,
+        PlanKind::Scan { table: scanned, .. } => wanted(scanned.oid),
         kind if kind.changed_table().is_some() => true,
         PlanKind::CteScan { cte } => *cte != crate::exec::COPY_INPUT,
         _ => {
             let mut found = false;
-            plan.for_each_child(&mut |child, _| found |= reads(child, table));
+            plan.for_each_child(&mut |child, _| found |= reads_one_of(child, wanted));
             found
         }
     }
+}
+
+/// Whether functions that run while a statement writes, its triggers among them, could change what its input has yet
+/// to read, or be called by it.
+fn meets_functions(input: &Plan, triggers: &Triggers) -> bool {
+    input.calls_routines() || (!triggers.is_empty() && reads_one_of(input, &|_| true))
 }
 
 /// The rows a statement works on.

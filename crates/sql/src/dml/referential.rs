@@ -1,5 +1,6 @@
 //! The side referred to by foreign keys: what happens to referring rows when a key goes or changes.
 
+use super::began::Began;
 use super::deferred::{check_statement, puts_off, values_key};
 use super::foreign_key::ReferencedKeys;
 use super::trigger::Triggers;
@@ -136,6 +137,7 @@ impl Referential {
             }
             return Ok(());
         }
+        let began = Began::now(cx);
         let rows = search.rows(&child, usize::MAX, Some(EXCLUSIVE), cx).await?;
         if rows.is_empty() {
             return Ok(());
@@ -148,7 +150,9 @@ impl Referential {
                 if !triggers.before_delete(&row, cx).await? {
                     continue;
                 }
-                write::delete_row(cx, &child, &row, child.row_key(&row)?).await?;
+                let row_key = child.row_key(&row)?;
+                began.check("deleted", &child, &[(&row_key, row.as_slice())], cx).await?;
+                write::delete_row(cx, &child, &row, row_key).await?;
                 triggers.note(Some(&row), None, cx)?;
                 self.follow(&child, &next, row, None, cx)?;
             }
@@ -182,6 +186,8 @@ impl Referential {
             }
             changes.push(Change::new(&child, old, new)?);
         }
+        let before: Vec<_> = changes.iter().map(Change::before).collect();
+        began.check("updated", &child, &before, cx).await?;
         let start = cx.deferred.mark();
         write::update_rows(cx, &child, &write::touched_indexes(&child, &changed), &changes).await?;
         check_statement(cx, child.table(), &start).await?;

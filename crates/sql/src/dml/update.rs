@@ -1,12 +1,13 @@
 //! UPDATE.
 
+use super::began::Began;
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
 use super::policy::{self, Checked};
 use super::referential::Referential;
 use super::trigger::Triggers;
 use super::write::{self, Change};
-use super::{Changing, Outcome, Source, check, reads};
+use super::{Changing, Outcome, Source, check, meets_functions, reads};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
 use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::eval;
@@ -150,7 +151,7 @@ impl Changing for Update<'_> {
         let mut triggers = Triggers::new(self.table, TriggerEvent::Update, &assigned);
         let method = self.method(&codec, &triggers)?;
         let operator = build(self.input, &self.scope)?;
-        let mut source = if triggers.is_empty() && self.streams(&method, &codec) {
+        let mut source = if !meets_functions(self.input, &triggers) && self.streams(&method, &codec) {
             Source::Streaming(operator)
         } else {
             Source::Whole(operator)
@@ -162,6 +163,7 @@ impl Changing for Update<'_> {
         let mut seen = HashSet::new();
         let mut held: Vec<Change> = Vec::new();
         triggers.before_statement(cx).await?;
+        let began = Began::now(cx);
         while let Some(batch) = source.next(cx, &mut memory).await? {
             let rows = batch.len();
             let (changes, added): (Vec<Change>, Vec<Row>) =
@@ -182,20 +184,32 @@ impl Changing for Update<'_> {
             if method.moves {
                 held.extend(changes);
             } else {
-                write::update_rows(cx, &codec, &method.touched, &changes).await?;
+                write_changes(cx, &codec, &method, &changes, began).await?;
             }
             if rows > 64 {
                 cx.pause().await?;
             }
         }
         if !held.is_empty() {
-            write::update_rows(cx, &codec, &method.touched, &held).await?;
+            write_changes(cx, &codec, &method, &held, began).await?;
         }
         check_statement(cx, self.table, &start).await?;
         referential.enforce(cx).await?;
         references.check(cx).await?;
         triggers.finish(cx).await
     }
+}
+
+async fn write_changes(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    method: &Method<'_>,
+    changes: &[Change],
+    began: Began,
+) -> SqlResult<()> {
+    let before: Vec<_> = changes.iter().map(Change::before).collect();
+    began.check("updated", codec, &before, cx).await?;
+    write::update_rows(cx, codec, &method.touched, changes).await
 }
 
 /// RETURNING over the new rows, each followed by what FROM added.

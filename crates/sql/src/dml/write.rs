@@ -138,6 +138,11 @@ impl Change {
     pub fn new(codec: &TableCodec, old: Row, new: Row) -> SqlResult<Self> {
         Ok(Change { old_key: codec.row_key(&old)?, new_key: codec.row_key(&new)?, old, new })
     }
+
+    /// Key and full row before.
+    pub fn before(&self) -> (&Bytes, &[Datum]) {
+        (&self.old_key, &self.old)
+    }
 }
 
 /// What an update writes and removes for one row.

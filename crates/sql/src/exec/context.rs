@@ -93,6 +93,10 @@ pub trait ExecHost: Send + Sync {
     async fn call_trigger(&self, _call: &TriggerCall<'_>, _cx: &ExecContext<'_>) -> SqlResult<Option<Row>> {
         Err(SqlError::unsupported("a trigger here"))
     }
+    /// How many changes of rows functions and triggers have made in the session.
+    fn changes_by_functions(&self) -> u64 {
+        0
+    }
     /// Name of a schema, for the fields of error messages.
     fn schema_name(&self, oid: Oid) -> Option<String>;
     /// The CHECK constraints of a table over its full row, for changes that foreign keys cascade.

@@ -146,6 +146,18 @@ impl Reservation {
         Ok(())
     }
 
+    /// Holds this many bytes, or fails with 53200.
+    pub fn resize(&mut self, budget: &MemoryBudget, bytes: usize) -> SqlResult<()> {
+        if bytes > self.bytes {
+            return self.grow(budget, bytes - self.bytes);
+        }
+        if let Some(budget) = &self.budget {
+            budget.give(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
     /// Gives everything back.
     pub fn release(&mut self) {
         if let Some(budget) = &self.budget {

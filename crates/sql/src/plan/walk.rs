@@ -380,6 +380,18 @@ impl SubPlan {
 }
 
 impl Plan {
+    /// Whether it calls functions of the user's own.
+    pub fn calls_routines(&self) -> bool {
+        let mut found = match &self.kind {
+            PlanKind::Apply { subplans, .. } => {
+                subplans.iter().any(|(subplan, _)| matches!(subplan, SubPlan::Routine(..)))
+            }
+            _ => false,
+        };
+        self.for_each_child(&mut |child, _| found = found || child.calls_routines());
+        found
+    }
+
     /// Calls `f` on every plan directly below, with whether that plan sees the row of this operator
     /// as an outer row.
     pub fn for_each_child<'a>(&'a self, f: &mut dyn FnMut(&'a Plan, bool)) {

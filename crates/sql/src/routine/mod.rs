@@ -10,12 +10,15 @@
 //! # Rules
 //!
 //! * A function runs in the transaction of the statement that called it and sees what was written before.
-//! * Calls nest [`MOST_CALLS`] deep (54001). Loops look for cancellation and let others run.
+//! * Calls nest [`MOST_CALLS`] deep (54001), on stacks that grow ([`stack`]). Loops and calls look for cancellation and
+//!   let others run. What variables hold counts as memory of the statement.
+//! * Only volatile functions change rows: what others give may be computed once for many rows.
 //! * What an EXCEPTION clause catches is undone to where its block began. Failures that end the transaction anyhow
 //!   (serialization, deadlock, cancellation) are not caught.
 
 pub(crate) mod nested;
 pub(crate) mod plpgsql;
+pub(crate) mod stack;
 pub(crate) mod statements;
 pub(crate) mod trigger;
 

@@ -2,12 +2,13 @@
 
 use super::plpgsql::frame::{Frame, Holder};
 use super::plpgsql::machine::{Gives, Machine};
+use super::stack::{Deep, planning};
 use super::statements::{Answer, Mark, Statements, without_position};
 use super::{Compiled, MOST_CALLS, compiled, too_deep};
 use crate::bind::{self, Variable, VariableKind, Variables};
 use crate::catalog::routine::RoutineDescriptor;
 use crate::exec::relation::batch_bytes;
-use crate::exec::{ExecContext, Reservation, execute};
+use crate::exec::{ExecContext, MemoryBudget, Reservation, execute};
 use crate::parse::{Statement, StatementKind};
 use crate::session::command::Command;
 use crate::session::locks::LockKey;
@@ -25,18 +26,26 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Nested<'a> {
     pub cx: ExecContext<'a>,
     pub view: &'a SessionView,
+    /// Whether the function is volatile: it may change rows.
+    pub volatile: bool,
 }
 
 /// A call that is running.
 struct Call<'a>(&'a Shared);
 
+/// Calls between looks at whether the statement was cancelled.
+const CALLS: u32 = 32;
+
 impl<'a> Call<'a> {
-    fn enter(shared: &'a Shared) -> SqlResult<Call<'a>> {
+    async fn enter(shared: &'a Shared, cx: &ExecContext<'_>) -> SqlResult<Call<'a>> {
+        let call = Call(shared);
         if shared.calls.fetch_add(1, Ordering::Relaxed) >= MOST_CALLS {
-            shared.calls.fetch_sub(1, Ordering::Relaxed);
             return Err(too_deep());
         }
-        Ok(Call(shared))
+        if shared.called.fetch_add(1, Ordering::Relaxed).is_multiple_of(CALLS) {
+            cx.pause().await?;
+        }
+        Ok(call)
     }
 }
 
@@ -63,41 +72,38 @@ pub(crate) async fn call(
         }
     };
     match &*body {
-        Compiled::Sql(statements) => run_sql(host, routine, statements, args, cx).await,
+        Compiled::Sql(statements) => Deep::new(run_sql(host, routine, statements, args, cx)).await,
         Compiled::PlPgSql(_) if routine.returns == Type::VOID => {
             // Nothing is the empty text here, and NULL in SQL.
-            run(host, &body, Gives::Nothing, cx, add).await.map(|_| Datum::text(""))
+            run(host, routine, Gives::Nothing, cx, add).await.map(|_| Datum::text(""))
         }
-        Compiled::PlPgSql(_) => run(host, &body, Gives::Value(routine.returns), cx, add).await,
+        Compiled::PlPgSql(_) => run(host, routine, Gives::Value(routine.returns), cx, add).await,
     }
 }
 
-/// Runs a PL/pgSQL body, with what `add` puts into its frame.
+/// Runs the PL/pgSQL body of a function, with what `add` puts into its frame.
 pub(super) async fn run(
     host: &Host<'_>,
-    body: &Compiled,
+    routine: &RoutineDescriptor,
     gives: Gives,
     cx: &ExecContext<'_>,
-    add: impl FnOnce(&mut Frame),
+    add: impl FnOnce(&mut Frame) + Send,
 ) -> SqlResult<Datum> {
-    let Compiled::PlPgSql(block) = body else { return Err(SqlError::internal("not PL/pgSQL")) };
-    let _call = Call::enter(&host.view.shared)?;
-    let mut nested = Nested { cx: *cx, view: host.view };
+    let body = compiled(routine)?;
+    let Compiled::PlPgSql(block) = &*body else { return Err(SqlError::internal("not PL/pgSQL")) };
+    let _call = Call::enter(&host.view.shared, cx).await?;
+    let mut nested = Nested { cx: *cx, view: host.view, volatile: !routine.is_stable() };
     let mut machine = Machine::new(&mut nested, gives);
     add(&mut machine.frame);
-    machine.run(block).await
+    Deep::new(machine.run(block)).await
 }
 
 /// `42501` for who may not call a function.
 fn check_execute(view: &SessionView, routine: &RoutineDescriptor) -> SqlResult<()> {
-    let catalog = view.snapshot();
-    // Without a record of what was granted everybody may.
-    if catalog.acls.contains_key(&routine.oid)
-        && !catalog.has_privilege(view.user, routine.owner, routine.oid, 'X')
-    {
-        return Err(privileges::denied("function", &routine.name));
+    match view.snapshot().may_execute(view.user, routine) {
+        true => Ok(()),
+        false => Err(privileges::denied("function", &routine.name)),
     }
-    Ok(())
 }
 
 /// The names of a function's arguments in its statements.
@@ -125,9 +131,9 @@ async fn run_sql(
     args: Vec<Datum>,
     cx: &ExecContext<'_>,
 ) -> SqlResult<Datum> {
-    let _call = Call::enter(&host.view.shared)?;
+    let _call = Call::enter(&host.view.shared, cx).await?;
     let variables = Arc::new(argument_variables(routine));
-    let mut nested = Nested { cx: *cx, view: host.view };
+    let mut nested = Nested { cx: *cx, view: host.view, volatile: !routine.is_stable() };
     let mut value = Datum::Null;
     for (position, statement) in statements.iter().enumerate() {
         let last = position + 1 == statements.len();
@@ -182,14 +188,18 @@ impl Nested<'_> {
         if !self.view.is_superuser() {
             privileges::check(self.view.snapshot(), self.view.user, &plan.needed)?;
         }
+        let what = match plan.kind {
+            StatementKind::Update => "UPDATE",
+            StatementKind::Delete => "DELETE",
+            StatementKind::Merge => "MERGE",
+            _ => "INSERT",
+        };
+        if !self.volatile && !plan.changed.is_empty() {
+            let message = format!("{what} is not allowed in a non-volatile function");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
         let changes = plan.changed.iter().any(|table| table.schema != crate::catalog::oids::PG_TEMP);
         if changes && self.cx.read_only {
-            let what = match plan.kind {
-                StatementKind::Update => "UPDATE",
-                StatementKind::Delete => "DELETE",
-                StatementKind::Merge => "MERGE",
-                _ => "INSERT",
-            };
             let message = format!("cannot execute {what} in a read-only transaction");
             return Err(SqlError::new(SqlState::READ_ONLY_TRANSACTION, message));
         }
@@ -197,6 +207,9 @@ impl Nested<'_> {
     }
 
     async fn answer(&self, plan: &CachedPlan, values: &[Datum], most: usize) -> SqlResult<Answer> {
+        if !plan.changed.is_empty() {
+            self.view.shared.changes.fetch_add(1, Ordering::Relaxed);
+        }
         let cx = ExecContext { params: values, implicit_commit: false, stats: None, ..self.cx };
         let mut stream = execute(&plan.plan, &cx)?;
         let most = if plan.changed.is_empty() { most } else { 0 };
@@ -211,7 +224,7 @@ impl Nested<'_> {
         if affected > 0 && !plan.changed.is_empty() && self.view.derived.auto_analyze {
             self.view.shared.engine.note_changes(&plan.changed, affected);
         }
-        Ok(Answer { columns: plan.columns.clone(), rows, affected, kind: plan.kind })
+        Ok(Answer { columns: plan.columns.clone(), rows, affected, kind: plan.kind, memory })
     }
 }
 
@@ -227,7 +240,8 @@ impl Statements for Nested<'_> {
         if !matches!(*prepared::command_of(statement)?, Command::Planned) || statement.as_of.is_some() {
             return Err(not_here(statement));
         }
-        let plan = prepared::plan_within(self.view, statement, variables).map_err(without_position)?;
+        let plan = planning(|| prepared::plan_within(self.view, statement, variables));
+        let plan = plan.map_err(without_position)?;
         self.admit(&plan).await?;
         self.answer(&plan, &values, most).await
     }
@@ -262,6 +276,10 @@ impl Statements for Nested<'_> {
 
     fn notice(&self, notice: Notice) {
         self.view.shared.notice(notice);
+    }
+
+    fn memory(&self) -> &MemoryBudget {
+        self.cx.memory
     }
 
     fn mark(&mut self) -> SqlResult<Mark> {

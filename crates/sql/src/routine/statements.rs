@@ -1,6 +1,7 @@
 //! [`Statements`]: how the body of a function runs SQL.
 
 use crate::bind::Variables;
+use crate::exec::{MemoryBudget, Reservation};
 use crate::parse::{self, Statement, StatementKind};
 use crate::plan::PlanColumn;
 use crate::session::Notice;
@@ -56,6 +57,15 @@ pub(crate) struct Answer {
     /// Rows changed or returned.
     pub affected: u64,
     pub kind: StatementKind,
+    /// What the rows take.
+    pub memory: Reservation,
+}
+
+impl Answer {
+    /// That of a statement that gives nothing.
+    pub(crate) fn nothing(kind: StatementKind) -> Answer {
+        Answer { columns: None, rows: Vec::new(), affected: 0, kind, memory: Reservation::default() }
+    }
 }
 
 /// How the body of a function runs SQL.
@@ -84,6 +94,9 @@ pub(crate) trait Statements: Send {
 
     /// Tells the client.
     fn notice(&self, notice: Notice);
+
+    /// What the statement may use.
+    fn memory(&self) -> &MemoryBudget;
 
     /// A point to go back to.
     fn mark(&mut self) -> SqlResult<Mark>;

@@ -2,14 +2,15 @@
 
 use super::plpgsql::frame::Holder;
 use super::plpgsql::machine::Gives;
-use super::{compiled, nested};
+use super::nested;
+use super::stack::planning;
 use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::catalog::routine::{RoutineDescriptor, TriggerDescriptor, TriggerEvent};
 use crate::exec::ExecContext;
 use crate::exec::eval::{EvalEnv, is_true};
 use crate::session::Host;
-use sql_types::{ColumnType, Datum, Row, SqlResult, Type};
+use sql_types::{ColumnType, Datum, RecordValue, Row, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
 
 /// The fields of `NEW` and `OLD`: the columns of the full row, hidden ones without a name that could be written.
@@ -45,11 +46,10 @@ pub(crate) async fn call(
     call: &TriggerCall<'_>,
     cx: &ExecContext<'_>,
 ) -> SqlResult<Option<Row>> {
-    let body = compiled(routine)?;
     let TriggerCall { table, trigger, event, old, new } = call;
     let columns: Arc<[(Arc<str>, ColumnType)]> = fields(table).into();
     let schema = host.view.snapshot().schema_name(table.database, table.schema).unwrap_or_default();
-    let value = nested::run(host, &body, Gives::Row, cx, |frame| {
+    let value = nested::run(host, routine, Gives::Row, cx, |frame| {
         let row = |values: &Option<&[Datum]>| Holder::Row {
             fields: columns.clone(),
             values: values.map(|values| visible(table, values)).unwrap_or_default(),
@@ -76,6 +76,9 @@ pub(crate) async fn call(
     })
     .await?;
     let Datum::Record(record) = value else { return Ok(None) };
+    if trigger.for_row {
+        check_structure(&record, &columns)?;
+    }
     let base = new.or(*old).unwrap_or_default();
     let mut given = record.values.iter();
     let full = table.columns.iter().enumerate().map(|(position, column)| {
@@ -88,11 +91,40 @@ pub(crate) async fn call(
     Ok(Some(full.collect()))
 }
 
+/// Fails with 42804 if what a function returned is no row of the table.
+fn check_structure(record: &RecordValue, columns: &[(Arc<str>, ColumnType)]) -> SqlResult<()> {
+    let wrong = |detail: Option<String>| {
+        let message = "returned row structure does not match the structure of the triggering table";
+        let error = SqlError::new(SqlState::DATATYPE_MISMATCH, message);
+        match detail {
+            Some(detail) => Err(error.with_detail(detail)),
+            None => Err(error),
+        }
+    };
+    if record.values.len() != columns.len() {
+        let (given, wanted) = (record.values.len(), columns.len());
+        return wrong(Some(format!(
+            "Number of returned columns ({given}) does not match expected column count ({wanted})."
+        )));
+    }
+    let Some(fields) = &record.fields else { return wrong(None) };
+    for (number, (field, (_, wanted))) in fields.iter().zip(columns).enumerate() {
+        if field.ty != wanted.ty {
+            let column = number + 1;
+            return wrong(Some(format!(
+                "Returned type {} does not match expected type {} in column {column}.",
+                field.ty, wanted.ty
+            )));
+        }
+    }
+    if fields.len() == columns.len() { Ok(()) } else { wrong(None) }
+}
+
 /// Whether the condition of a trigger holds.
 pub(crate) fn applies(host: &Host<'_>, call: &TriggerCall<'_>, cx: &ExecContext<'_>) -> SqlResult<bool> {
     let Some(when) = &call.trigger.when else { return Ok(true) };
     let context = host.view.bind_context(cx.eval, &[]);
-    let bound = bind::bind_trigger_condition(when, call.table, &context)?;
+    let bound = planning(|| bind::bind_trigger_condition(when, call.table, &context))?;
     let columns = fields(call.table).len();
     let values = |row: Option<&[Datum]>| match row {
         Some(row) => visible(call.table, row),

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use sql_types::functions::{CatalogFunctions, EvalContext, Function};
 use sql_types::{Datum, Oid, Row, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The session as its statements see it.
@@ -120,6 +121,10 @@ impl ExecHost for Host<'_> {
             return Err(SqlError::internal("the function of a trigger is gone"));
         };
         routine::trigger::call(self, &function, call, cx).await
+    }
+
+    fn changes_by_functions(&self) -> u64 {
+        self.view.shared.changes.load(Ordering::Relaxed)
     }
 
     fn table(&self, oid: Oid) -> Option<Arc<TableDescriptor>> {

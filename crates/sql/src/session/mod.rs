@@ -153,6 +153,8 @@ impl Session {
             outgoing: Mutex::default(),
             named: Mutex::default(),
             calls: Default::default(),
+            called: Default::default(),
+            changes: Default::default(),
             engine,
         });
         let view = Arc::new(SessionView::new(shared.clone(), catalog)?);

@@ -38,6 +38,8 @@ pub(crate) struct CachedPlan {
     pub unpopulated: Option<Box<str>>,
     /// Whether it takes row locks.
     pub locking: bool,
+    /// Whether it calls functions of the user's own, which may do anything.
+    pub calls: bool,
     /// The statistics it was made with, and their versions.
     pub statistics: Vec<(StatisticsCell, u64)>,
     pub bytes: usize,
@@ -68,7 +70,7 @@ impl CachedPlan {
 
     /// Whether it can run with nothing of it being undone: it changes and locks nothing.
     pub(crate) fn is_read(&self) -> bool {
-        self.changed.is_empty() && !self.locking
+        self.changed.is_empty() && !self.locking && !self.calls
     }
 }
 
@@ -188,6 +190,7 @@ pub(crate) fn finish(view: &SessionView, bound: bind::Bound, text_len: usize) ->
         needed: privileges::needed(&plan, bound.reads),
         unpopulated: unpopulated(&plan),
         changed: crate::dml::changed_tables(&plan),
+        calls: plan.calls_routines(),
         plan: Arc::new(plan),
         param_types: bound.param_types,
         columns: bound.columns.map(Into::into),

@@ -88,7 +88,7 @@ impl OfSession<'_> {
         let environment = self.environment(&view, open.started);
         let parts = environment.parts();
         let cx = environment.context(open, &parts);
-        f(&Nested { cx, view: &view })
+        f(&Nested { cx, view: &view, volatile: true })
     }
 
     fn environment<'v>(&'v self, view: &'v super::view::SessionView, started: i64) -> Environment<'v> {
@@ -121,7 +121,7 @@ impl OfSession<'_> {
             let environment = self.environment(&view, open.started);
             let parts = environment.parts();
             let cx = environment.context(open, &parts);
-            let mut nested = Nested { cx, view: &view };
+            let mut nested = Nested { cx, view: &view, volatile: true };
             nested.run(statement, variables, values, most).await
         };
         if let Some(open) = self.session.transaction.as_deref_mut() {
@@ -148,7 +148,7 @@ impl Statements for OfSession<'_> {
                 let portal = Portal::new(Arc::new(prepared::Prepared::empty()), values, memory);
                 self.session.run_schema_change(ddl, &portal, self.deadline).await?;
                 self.session.refresh_view().await?;
-                Ok(Answer { columns: None, rows: Vec::new(), affected: 0, kind: StatementKind::Ddl })
+                Ok(Answer::nothing(StatementKind::Ddl))
             }
             _ => Err(not_here(statement)),
         }
@@ -172,6 +172,10 @@ impl Statements for OfSession<'_> {
 
     fn notice(&self, notice: super::Notice) {
         self.session.shared.notice(notice);
+    }
+
+    fn memory(&self) -> &MemoryBudget {
+        self.memory
     }
 
     fn mark(&mut self) -> SqlResult<Mark> {

@@ -17,7 +17,7 @@ use sql_types::context::{EvalContext, Random, TextContext};
 use sql_types::{Oid, SqlError, SqlResult, SqlState, Type};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Notices kept until they are sent.
 const MOST_NOTICES: usize = 10_000;
@@ -44,6 +44,10 @@ pub(crate) struct Shared {
     pub named: Mutex<Named>,
     /// Calls of functions that are running, one within the other.
     pub calls: AtomicU32,
+    /// Calls of functions so far; it wraps.
+    pub called: AtomicU32,
+    /// Changes of rows that functions and triggers have made.
+    pub changes: AtomicU64,
 }
 
 /// What has a name in the session.

@@ -3,6 +3,7 @@
 use super::ast::Target;
 use super::conditions::{ERROR_IN_ASSIGNMENT, NULL_NOT_ALLOWED};
 use crate::bind::{Variable, VariableKind, Variables};
+use crate::exec::relation::{datum_bytes, row_bytes};
 use crate::plan::PlanColumn;
 use sql_types::{ColumnType, Datum, RecordField, RecordValue, Row, SqlError, SqlResult, SqlState, Type};
 use std::fmt::Write;
@@ -22,10 +23,23 @@ pub(crate) enum Holder {
     Unassigned,
 }
 
+impl Holder {
+    /// Estimated bytes of what it holds.
+    fn bytes(&self) -> usize {
+        match self {
+            Holder::Value(_, value) => datum_bytes(value),
+            Holder::Row { values, .. } => row_bytes(values),
+            Holder::Unassigned => 0,
+        }
+    }
+}
+
 /// A variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub holder: Holder,
+    /// What of it is counted in [`Frame::bytes`].
+    bytes: usize,
     pub constant: bool,
     pub not_null: bool,
 }
@@ -43,6 +57,7 @@ pub(crate) struct Frame {
     slots: Vec<Slot>,
     names: Vec<Name>,
     known: Option<Arc<Variables>>,
+    bytes: usize,
 }
 
 /// How many variables there are.
@@ -67,13 +82,16 @@ impl Frame {
         if self.names.len() > depth.1 {
             self.known = None;
         }
+        let gone: usize = self.slots.iter().skip(depth.0).map(|slot| slot.bytes).sum();
+        self.bytes = self.bytes.saturating_sub(gone);
         self.slots.truncate(depth.0);
         self.names.truncate(depth.1);
     }
 
     pub fn add(&mut self, block: Option<&str>, name: &str, holder: Holder) -> usize {
-        self.slots.push(Slot { holder, constant: false, not_null: false });
+        self.slots.push(Slot { holder, bytes: 0, constant: false, not_null: false });
         let slot = self.slots.len() - 1;
+        self.count(slot);
         self.names.push(Name { block: block.map(Into::into), name: name.into(), slot });
         self.known = None;
         slot
@@ -90,6 +108,19 @@ impl Frame {
 
     pub fn holder(&self, slot: usize) -> Option<&Holder> {
         self.slots.get(slot).map(|slot| &slot.holder)
+    }
+
+    /// Estimated bytes of what the variables hold.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn count(&mut self, slot: usize) {
+        if let Some(slot) = self.slots.get_mut(slot) {
+            let bytes = slot.holder.bytes();
+            self.bytes = self.bytes.saturating_sub(slot.bytes).saturating_add(bytes);
+            slot.bytes = bytes;
+        }
     }
 
     fn find(&self, block: Option<&str>, name: &str) -> Option<usize> {
@@ -191,6 +222,7 @@ impl Frame {
             }
             _ => return Err(SqlError::internal("a field of a value")),
         }
+        self.count(place.slot);
         Ok(())
     }
 
@@ -204,18 +236,19 @@ impl Frame {
         if let Some(Slot { holder: Holder::Row { values, fields, .. }, .. }) = self.slots.get_mut(slot) {
             *values = vec![Datum::Null; fields.len()];
         }
+        self.count(slot);
         Ok(())
     }
 
     /// Assigns a row to a record.
     pub fn assign_row(
         &mut self,
-        slot: usize,
+        at: usize,
         fields: &Fields,
         mut row: Row,
         convert: Convert<'_>,
     ) -> SqlResult<()> {
-        let Some(slot) = self.slots.get_mut(slot) else { return Err(SqlError::internal("no such variable")) };
+        let Some(slot) = self.slots.get_mut(at) else { return Err(SqlError::internal("no such variable")) };
         match &mut slot.holder {
             Holder::Row { fields: own, values, fixed: true } => {
                 row.resize(own.len(), Datum::Null);
@@ -232,6 +265,7 @@ impl Frame {
             }
             Holder::Value(..) => return Err(SqlError::internal("a row for a value")),
         }
+        self.count(at);
         Ok(())
     }
 

@@ -1,18 +1,19 @@
 //! [`Machine`]: runs a PL/pgSQL body.
 
-use super::ast::{Block, Handler, Into, Source, Stmt, Target, VariableType};
-use super::conditions::{self, ASSERT_FAILURE, CASE_NOT_FOUND, NO_DATA_FOUND, NO_RETURN, TOO_MANY_ROWS};
-use super::frame::{Fields, Frame, Holder, Place, fields_of, record};
-use crate::parse::{self, StatementKind};
-use crate::routine::statements::{Answer, Sql, Statements};
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use sql_types::{ColumnType, Datum, Row, SqlError, SqlResult, SqlState, Type};
+use super::ast::{Block, Handler, Source, Stmt};
+use super::conditions::{self, ASSERT_FAILURE, CASE_NOT_FOUND, NO_RETURN};
+use super::frame::{Frame, Holder};
+use super::loops::after;
+use crate::exec::Reservation;
+use crate::parse::StatementKind;
+use crate::routine::stack::Deep;
+use crate::routine::statements::{Sql, Statements};
+use sql_types::{ColumnType, Datum, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
 
 /// Where a statement leaves its list.
 #[derive(Debug)]
-enum Flow {
+pub(super) enum Flow {
     Next,
     /// EXIT and CONTINUE, with their labels.
     Exit(Option<String>),
@@ -35,13 +36,15 @@ pub(crate) enum Gives {
 pub(crate) struct Machine<'s> {
     pub(super) statements: &'s mut dyn Statements,
     pub(crate) frame: Frame,
-    found: usize,
+    pub(super) found: usize,
     pub(super) row_count: u64,
-    gives: Gives,
+    pub(super) gives: Gives,
     returned: Option<Datum>,
     /// The errors being handled, the innermost last.
     pub(super) handled: Vec<SqlError>,
     steps: u32,
+    /// What the variables take.
+    pub(super) held: Reservation,
 }
 
 /// Steps between looks at whether the statement was cancelled.
@@ -59,6 +62,7 @@ impl<'s> Machine<'s> {
             returned: None,
             handled: Vec::new(),
             steps: 0,
+            held: Reservation::default(),
         }
     }
 
@@ -66,6 +70,7 @@ impl<'s> Machine<'s> {
     pub(crate) async fn run(mut self, block: &Block) -> SqlResult<Datum> {
         let no = Holder::Value(ColumnType::plain(Type::BOOL), Datum::Bool(false));
         self.found = self.frame.add(None, "found", no);
+        self.account()?;
         match self.block(block).await? {
             Flow::Return => Ok(self.returned.unwrap_or_default()),
             Flow::Next if self.gives == Gives::Nothing => Ok(Datum::Null),
@@ -79,16 +84,16 @@ impl<'s> Machine<'s> {
         }
     }
 
-    async fn step(&mut self) -> SqlResult<()> {
-        self.steps += 1;
+    pub(super) async fn step(&mut self) -> SqlResult<()> {
+        self.steps = self.steps.wrapping_add(1);
         if self.steps.is_multiple_of(STEPS) {
             self.statements.pause().await?;
         }
         Ok(())
     }
 
-    fn block<'a>(&'a mut self, block: &'a Block) -> BoxFuture<'a, SqlResult<Flow>> {
-        async move {
+    fn block<'a>(&'a mut self, block: &'a Block) -> Deep<'a, SqlResult<Flow>> {
+        Deep::new(async move {
             let depth = self.frame.depth();
             self.declare(block).await?;
             let flow = if block.handlers.is_empty() {
@@ -101,8 +106,7 @@ impl<'s> Machine<'s> {
                 Flow::Exit(Some(label)) if block.label.as_ref() == Some(&label) => Ok(Flow::Next),
                 flow => Ok(flow),
             }
-        }
-        .boxed()
+        })
     }
 
     /// A block with EXCEPTION: what fails in it is undone and handled.
@@ -128,106 +132,8 @@ impl<'s> Machine<'s> {
         flow
     }
 
-    async fn declare(&mut self, block: &Block) -> SqlResult<()> {
-        for declaration in &block.declarations {
-            let label = block.label.as_deref();
-            let holder = match &declaration.ty {
-                VariableType::Alias(of) => {
-                    let slot = match of.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()) {
-                        Some(number) => number.checked_sub(1),
-                        None => self.frame.named(of),
-                    };
-                    let Some(slot) = slot.filter(|slot| self.frame.holder(*slot).is_some()) else {
-                        let message = format!("variable \"{of}\" does not exist");
-                        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-                    };
-                    self.frame.alias(label, &declaration.name, slot);
-                    continue;
-                }
-                VariableType::Record => Holder::Unassigned,
-                VariableType::Row(name) => row_of(self.relation(name)?.into()),
-                VariableType::Like(name) => self.like(name)?,
-                VariableType::Named(ty) => match self.statements.named_type(ty) {
-                    Ok(ty) => Holder::Value(ty, Datum::Null),
-                    // The name of a table is that of its row type.
-                    Err(error) => match self.named_row(&ty.to_string())? {
-                        Some(fields) => row_of(fields),
-                        None => return Err(error),
-                    },
-                },
-            };
-            let value = match &declaration.default {
-                Some(default) => Some(self.value(default).await?),
-                None => None,
-            };
-            let slot = self.frame.add(label, &declaration.name, holder);
-            if let Some((value, ty)) = value {
-                if declaration.not_null && value.is_null() {
-                    let message = format!(
-                        "null value cannot be assigned to variable \"{}\" declared NOT NULL",
-                        declaration.name
-                    );
-                    return Err(SqlError::new(conditions::NULL_NOT_ALLOWED, message));
-                }
-                self.put(&Place { slot, field: None }, value, ty)?;
-            }
-            if let Some(slot) = self.frame.slot_mut(slot) {
-                (slot.constant, slot.not_null) = (declaration.constant, declaration.not_null);
-            }
-        }
-        Ok(())
-    }
-
-    fn named_row(&self, name: &str) -> SqlResult<Option<Fields>> {
-        let parts: Vec<String> = name.split('.').map(|part| part.trim_matches('"').to_string()).collect();
-        let found = match parts.as_slice() {
-            [name] => self.statements.relation(None, name)?,
-            [schema, name] => self.statements.relation(Some(schema), name)?,
-            _ => None,
-        };
-        Ok(found.map(Fields::from))
-    }
-
-    fn relation(&self, name: &[String]) -> SqlResult<Vec<(Arc<str>, ColumnType)>> {
-        let found = match name {
-            [name] => self.statements.relation(None, name)?,
-            [schema, name] => self.statements.relation(Some(schema), name)?,
-            _ => None,
-        };
-        found.ok_or_else(|| {
-            let message = format!("relation \"{}\" does not exist", name.join("."));
-            SqlError::new(SqlState::UNDEFINED_TABLE, message)
-        })
-    }
-
-    /// `name%TYPE`
-    fn like(&self, name: &[String]) -> SqlResult<Holder> {
-        if let Ok(place) = self.frame.place(&Target(name.to_vec())) {
-            let holder = self.frame.holder(place.slot);
-            match (holder, place.field) {
-                (Some(Holder::Value(ty, _)), _) => return Ok(Holder::Value(*ty, Datum::Null)),
-                (Some(Holder::Row { fields, .. }), Some(field)) => {
-                    let ty = fields.get(field).map_or(ColumnType::plain(Type::TEXT), |(_, ty)| *ty);
-                    return Ok(Holder::Value(ty, Datum::Null));
-                }
-                (Some(Holder::Row { fields, fixed: true, .. }), None) => return Ok(row_of(fields.clone())),
-                _ => return Ok(Holder::Unassigned),
-            }
-        }
-        let Some((column, relation)) = name.split_last().filter(|(_, relation)| !relation.is_empty()) else {
-            let message = format!("variable \"{}\" does not exist", name.join("."));
-            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-        };
-        let found = self.relation(relation)?.into_iter().find(|(known, _)| **known == **column);
-        found.map(|(_, ty)| Holder::Value(ty, Datum::Null)).ok_or_else(|| {
-            let message =
-                format!("column \"{column}\" of relation \"{}\" does not exist", relation.join("."));
-            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-        })
-    }
-
-    fn list<'a>(&'a mut self, list: &'a [Stmt]) -> BoxFuture<'a, SqlResult<Flow>> {
-        async move {
+    pub(super) fn list<'a>(&'a mut self, list: &'a [Stmt]) -> Deep<'a, SqlResult<Flow>> {
+        Deep::new(async move {
             for statement in list {
                 match self.statement(statement).await? {
                     Flow::Next => {}
@@ -235,8 +141,7 @@ impl<'s> Machine<'s> {
                 }
             }
             Ok(Flow::Next)
-        }
-        .boxed()
+        })
     }
 
     async fn statement(&mut self, statement: &Stmt) -> SqlResult<Flow> {
@@ -364,152 +269,6 @@ impl<'s> Machine<'s> {
         Ok(Flow::Next)
     }
 
-    /// FOUND and ROW_COUNT after a statement.
-    fn note(&mut self, answer: &Answer) {
-        self.row_count = answer.affected;
-        self.set_found(answer.affected > 0);
-    }
-
-    fn set_found(&mut self, found: bool) {
-        if let Some(slot) = self.frame.slot_mut(self.found) {
-            slot.holder = Holder::Value(ColumnType::plain(Type::BOOL), Datum::Bool(found));
-        }
-    }
-
-    fn put(&mut self, place: &Place, value: Datum, ty: Type) -> SqlResult<()> {
-        let statements = &*self.statements;
-        self.frame.assign(place, value, ty, &|value, from, to| statements.convert(value, from, to))
-    }
-
-    async fn answer(&mut self, sql: &Sql, most: usize) -> SqlResult<Answer> {
-        let variables = self.frame.variables();
-        let values = self.frame.values();
-        self.statements.run(&sql.statement, &variables, values, most).await
-    }
-
-    /// The value of an expression, and its type.
-    async fn value(&mut self, sql: &Sql) -> SqlResult<(Datum, Type)> {
-        if let Some(slot) = sql.name.as_deref().and_then(|name| self.frame.named(name)) {
-            match self.frame.holder(slot) {
-                Some(Holder::Value(ty, value)) => return Ok((value.clone(), ty.ty)),
-                Some(Holder::Row { fields, values, .. }) if values.len() == fields.len() => {
-                    return Ok((record(fields, values), Type::RECORD));
-                }
-                Some(Holder::Row { .. }) => return Ok((Datum::Null, Type::RECORD)),
-                _ => {}
-            }
-        }
-        let answer = self.answer(sql, 2).await?;
-        let columns = answer.columns.as_deref().unwrap_or_default();
-        if columns.len() != 1 {
-            let message = format!("query returned {} columns", columns.len());
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-        }
-        if answer.rows.len() > 1 {
-            let message = "query returned more than one row";
-            return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message));
-        }
-        let ty = columns.first().map_or(Type::TEXT, |column| column.ty.ty);
-        let value = answer.rows.into_iter().next().and_then(|row| row.into_iter().next());
-        Ok((value.unwrap_or_default(), ty))
-    }
-
-    async fn holds(&mut self, sql: &Sql) -> SqlResult<bool> {
-        let (value, ty) = self.value(sql).await?;
-        let value = self.statements.convert(value, ty, ColumnType::plain(Type::BOOL))?;
-        Ok(matches!(value, Datum::Bool(true)))
-    }
-
-    /// The value of an expression as text; `None` for NULL.
-    pub(super) async fn text(&mut self, sql: &Sql) -> SqlResult<Option<String>> {
-        let (value, ty) = self.value(sql).await?;
-        Ok((!value.is_null()).then(|| self.statements.show(&value, ty)))
-    }
-
-    async fn execute(&mut self, query: &Sql, using: &[Sql], most: usize) -> SqlResult<Answer> {
-        let Some(text) = self.text(query).await? else {
-            let message = "query string argument of EXECUTE is null";
-            return Err(SqlError::new(SqlState::NULL_NOT_ALLOWED, message));
-        };
-        let mut variables = crate::bind::Variables::default();
-        let mut values = Vec::with_capacity(using.len());
-        for value in using {
-            let (value, ty) = self.value(value).await?;
-            values.push(value);
-            variables.types.push(ty);
-        }
-        let mut statements = parse::parse(&text).map_err(super::super::statements::without_position)?;
-        let Some(last) = statements.pop() else {
-            return Ok(Answer { columns: None, rows: Vec::new(), affected: 0, kind: StatementKind::Query });
-        };
-        let variables = Arc::new(variables);
-        for statement in statements {
-            self.statements.run(&Arc::new(statement), &variables, values.clone(), 0).await?;
-        }
-        self.statements.run(&Arc::new(last), &variables, values, most).await
-    }
-
-    /// Puts the row of a statement where INTO says.
-    fn into(&mut self, into: &Into, answer: Answer) -> SqlResult<()> {
-        let Some(columns) = &answer.columns else {
-            let message = "INTO used with a command that cannot return data";
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-        };
-        let change = answer.kind != StatementKind::Query;
-        if answer.rows.len() > 1 && (into.strict || change) {
-            let error = SqlError::new(TOO_MANY_ROWS, "query returned more than one row");
-            return Err(error.with_hint("Make sure the query returns a single row, or use LIMIT 1."));
-        }
-        let fields = fields_of(columns);
-        match answer.rows.into_iter().next() {
-            None if into.strict => Err(SqlError::new(NO_DATA_FOUND, "query returned no rows")),
-            None => self.distribute(&into.targets, &fields, vec![Datum::Null; fields.len()]),
-            Some(row) => self.distribute(&into.targets, &fields, row),
-        }
-    }
-
-    /// A row to one record, or column by column.
-    fn distribute(&mut self, targets: &[Target], fields: &Fields, row: Row) -> SqlResult<()> {
-        if let [target] = targets {
-            let place = self.frame.place(target)?;
-            let is_record = !matches!(self.frame.holder(place.slot), Some(Holder::Value(..)));
-            if place.field.is_none() && is_record {
-                let statements = &*self.statements;
-                let convert = |value, from, to| statements.convert(value, from, to);
-                return self.frame.assign_row(place.slot, fields, row, &convert);
-            }
-        }
-        let mut row = row.into_iter();
-        for (position, target) in targets.iter().enumerate() {
-            let place = self.frame.place(target)?;
-            let ty = fields.get(position).map_or(Type::TEXT, |(_, ty)| ty.ty);
-            self.put(&place, row.next().unwrap_or_default(), ty)?;
-        }
-        Ok(())
-    }
-
-    async fn result(&mut self, value: Option<&Sql>) -> SqlResult<Option<Datum>> {
-        match (self.gives, value) {
-            (Gives::Nothing, None) => Ok(None),
-            (Gives::Nothing, Some(_)) => {
-                let message = "RETURN cannot have a parameter in function returning void";
-                Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message))
-            }
-            (_, None) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "missing expression at or near \";\"")),
-            (Gives::Value(to), Some(value)) => {
-                let (value, ty) = self.value(value).await?;
-                self.statements.convert(value, ty, ColumnType::plain(to)).map(Some)
-            }
-            (Gives::Row, Some(value)) => match self.value(value).await? {
-                (value @ (Datum::Null | Datum::Record(_)), _) => Ok(Some(value)),
-                _ => {
-                    let message = "cannot return non-composite value from function returning composite type";
-                    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message))
-                }
-            },
-        }
-    }
-
     async fn case(
         &mut self,
         operand: Option<&Sql>,
@@ -548,142 +307,11 @@ impl<'s> Machine<'s> {
         let answer = self.statements.run(&test.statement, &Arc::new(variables), values, 1).await?;
         Ok(matches!(answer.rows.first().and_then(|row| row.first()), Some(Datum::Bool(true))))
     }
-
-    async fn bound(&mut self, sql: &Sql, what: &str) -> SqlResult<i64> {
-        let (value, ty) = self.value(sql).await?;
-        match self.statements.convert(value, ty, ColumnType::plain(Type::INT4))? {
-            Datum::Int4(bound) => Ok(i64::from(bound)),
-            _ => {
-                let message = format!("{what} of FOR loop cannot be null");
-                Err(SqlError::new(SqlState::NULL_NOT_ALLOWED, message))
-            }
-        }
-    }
-
-    async fn count(
-        &mut self,
-        label: Option<&str>,
-        variable: &str,
-        [from, to, by]: [Option<&Sql>; 3],
-        reverse: bool,
-        body: &[Stmt],
-    ) -> SqlResult<Flow> {
-        let missing = || SqlError::internal("a range without bounds");
-        let from = self.bound(from.ok_or_else(missing)?, "lower bound").await?;
-        let to = self.bound(to.ok_or_else(missing)?, "upper bound").await?;
-        let by = match by {
-            Some(by) => self.bound(by, "BY value").await?,
-            None => 1,
-        };
-        if by <= 0 {
-            let message = "BY value of FOR loop must be greater than zero";
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
-        }
-        let depth = self.frame.depth();
-        let ty = ColumnType::plain(Type::INT4);
-        let slot = self.frame.add(label, variable, Holder::Value(ty, Datum::Null));
-        let mut next = from;
-        let mut ran = false;
-        while if reverse { next >= to } else { next <= to } {
-            ran = true;
-            self.step().await?;
-            let Ok(number) = i32::try_from(next) else { break };
-            if let Some(slot) = self.frame.slot_mut(slot) {
-                slot.holder = Holder::Value(ty, Datum::Int4(number));
-            }
-            let flow = self.list(body).await?;
-            if let Some(flow) = after(flow, label) {
-                self.frame.leave(depth);
-                self.set_found(true);
-                return Ok(flow);
-            }
-            next = if reverse { next - by } else { next + by };
-        }
-        self.frame.leave(depth);
-        self.set_found(ran);
-        Ok(Flow::Next)
-    }
-
-    async fn each_row(
-        &mut self,
-        label: Option<&str>,
-        targets: &[Target],
-        answer: Answer,
-        body: &[Stmt],
-    ) -> SqlResult<Flow> {
-        let Some(columns) = &answer.columns else {
-            let message = "cannot open a statement that returns no rows as cursor";
-            return Err(SqlError::new(SqlState("42P11"), message));
-        };
-        let fields = fields_of(columns);
-        let ran = !answer.rows.is_empty();
-        if !ran {
-            self.distribute(targets, &fields, vec![Datum::Null; fields.len()])?;
-        }
-        for row in answer.rows {
-            self.step().await?;
-            self.distribute(targets, &fields, row)?;
-            let flow = self.list(body).await?;
-            if let Some(flow) = after(flow, label) {
-                self.set_found(true);
-                return Ok(flow);
-            }
-        }
-        self.set_found(ran);
-        Ok(Flow::Next)
-    }
-
-    async fn each(
-        &mut self,
-        label: Option<&str>,
-        target: &Target,
-        array: &Sql,
-        body: &[Stmt],
-    ) -> SqlResult<Flow> {
-        let array = match self.value(array).await?.0 {
-            Datum::Array(array) => array,
-            Datum::Null => {
-                let message = "FOREACH expression must not be null";
-                return Err(SqlError::new(SqlState::NULL_NOT_ALLOWED, message));
-            }
-            _ => {
-                let message = "FOREACH expression must yield an array";
-                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
-            }
-        };
-        for value in &array.values {
-            self.step().await?;
-            let place = self.frame.place(target)?;
-            self.put(&place, value.clone(), array.element)?;
-            let flow = self.list(body).await?;
-            if let Some(flow) = after(flow, label) {
-                self.set_found(true);
-                return Ok(flow);
-            }
-        }
-        self.set_found(!array.values.is_empty());
-        Ok(Flow::Next)
-    }
-}
-
-fn row_of(fields: Fields) -> Holder {
-    Holder::Row { fields, values: Vec::new(), fixed: true }
 }
 
 fn misplaced(what: &str) -> SqlError {
     let message = format!("{what} cannot be used outside a loop, unless it has a label");
     SqlError::new(SqlState::SYNTAX_ERROR, message)
-}
-
-/// How a loop goes on after its body: `None` for another round.
-fn after(flow: Flow, label: Option<&str>) -> Option<Flow> {
-    match flow {
-        Flow::Next | Flow::Continue(None) => None,
-        Flow::Continue(Some(to)) if Some(to.as_str()) == label => None,
-        Flow::Exit(None) => Some(Flow::Next),
-        Flow::Exit(Some(to)) if Some(to.as_str()) == label => Some(Flow::Next),
-        flow => Some(flow),
-    }
 }
 
 /// Whether a handler is for an error. What ended the transaction, or is to end the statement, none is for.

@@ -12,9 +12,6 @@ use crate::session::privileges::denied;
 use sql_types::{SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
 
-/// Whether triggers can be created.
-const ENABLED: bool = false;
-
 fn undefined(name: &str, table: &str) -> SqlError {
     let message = format!("trigger \"{name}\" for table \"{table}\" does not exist");
     SqlError::new(SqlState::UNDEFINED_OBJECT, message)
@@ -22,9 +19,6 @@ fn undefined(name: &str, table: &str) -> SqlError {
 
 /// CREATE TRIGGER
 pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateTrigger) -> SqlResult<()> {
-    if !ENABLED {
-        return Err(SqlError::unsupported("CREATE TRIGGER"));
-    }
     let table = cx.table(&written.table)?;
     if !cx.catalog.has_privilege(cx.user(), table.owner, table.oid, 't') {
         return Err(denied("table", &table.name));

@@ -74,6 +74,12 @@ pub struct RoutineDescriptor {
     pub strict: bool,
     /// `pg_proc.proparallel`.
     pub parallel: char,
+    /// SECURITY DEFINER: it runs with the rights of its owner.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub definer: bool,
+    /// SET search_path: the schemas that its statements search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search_path: Option<Vec<String>>,
     /// COST, as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u32>,

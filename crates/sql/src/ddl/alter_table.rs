@@ -65,7 +65,7 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
                     cx.refuse_views_of(view.oid, &format!("rename view \"{}\"", view.name))?;
                     view.name = to.clone();
                 }
-                AlterAction::Owner(owner) => view.owner = cx.role(owner)?.oid,
+                AlterAction::Owner(owner) => view.owner = cx.new_owner(owner)?.oid,
                 AlterAction::SetSchema(schema) => {
                     cx.refuse_views_of(view.oid, &format!("move view \"{}\"", view.name))?;
                     view.schema = target_schema(cx, view.schema, schema, &view.name)?;
@@ -90,7 +90,7 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
                     cx.check_free(sequence.schema, to)?;
                     sequence.name = to.clone();
                 }
-                AlterAction::Owner(owner) => sequence.owner = cx.role(owner)?.oid,
+                AlterAction::Owner(owner) => sequence.owner = cx.new_owner(owner)?.oid,
                 AlterAction::SetSchema(schema) => {
                     sequence.schema = target_schema(cx, sequence.schema, schema, &sequence.name)?
                 }
@@ -137,7 +137,7 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
                     cx.refuse_views_of(oid, &what)?;
                     changed.schema = target_schema(cx, table.schema, schema, &table.name)?;
                 }
-                AlterAction::Owner(owner) => changed.owner = cx.role(owner)?.oid,
+                AlterAction::Owner(owner) => changed.owner = cx.new_owner(owner)?.oid,
                 AlterAction::Nothing => {}
                 _ => return Err(wrong("materialized view")),
             }
@@ -153,7 +153,7 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
                     cx.check_free(table.schema, to)?;
                     changed.name = to.clone();
                 }
-                AlterAction::Owner(owner) => changed.owner = cx.role(owner)?.oid,
+                AlterAction::Owner(owner) => changed.owner = cx.new_owner(owner)?.oid,
                 _ => return Err(wrong("table")),
             }
             cx.put_table(changed).map(|_| ())
@@ -291,7 +291,7 @@ impl DdlContext<'_> {
                 }
             }
             AlterAction::Owner(owner) => {
-                let owner = self.role(owner)?.oid;
+                let owner = self.new_owner(owner)?.oid;
                 changed.owner = owner;
                 for column in &table.columns {
                     let sequence = column.sequence.and_then(|oid| self.catalog.sequences.get(&oid)).cloned();

@@ -203,6 +203,19 @@ impl DdlContext<'_> {
     }
 
     /// Role by name; `current_user` and the like included.
+    /// A role that the user may make the owner of something: one whose rights are also the user's.
+    ///
+    /// # Errors
+    /// 42704 if there is none of the name; 42501 if the user is not a member of it.
+    pub(crate) fn new_owner(&self, name: &str) -> SqlResult<Arc<RoleDescriptor>> {
+        let role = self.role(name)?;
+        if self.catalog.owns(self.user(), role.oid) {
+            return Ok(role);
+        }
+        let message = format!("must be member of role \"{}\"", role.name);
+        Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
+    }
+
     pub(crate) fn role(&self, name: &str) -> SqlResult<Arc<RoleDescriptor>> {
         let name = match name {
             "current_user" | "current_role" => &*self.view.user_name,

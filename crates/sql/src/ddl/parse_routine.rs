@@ -46,9 +46,11 @@ fn option(c: &mut Cursor, options: &mut RoutineOptions) -> SqlResult<bool> {
         options.strict = Some(false);
     } else if c.take("returns null on null input") || c.take("strict") {
         options.strict = Some(true);
-    } else if c.take("external security invoker") || c.take("security invoker") || c.take("not leakproof") {
+    } else if c.take("external security invoker") || c.take("security invoker") {
+        options.definer = Some(false);
     } else if c.take("external security definer") || c.take("security definer") {
-        return unsupported("SECURITY DEFINER");
+        options.definer = Some(true);
+    } else if c.take("not leakproof") {
     } else if c.take("leakproof") {
         return unsupported("LEAKPROOF");
     } else if c.take("parallel") {
@@ -71,14 +73,41 @@ fn option(c: &mut Cursor, options: &mut RoutineOptions) -> SqlResult<bool> {
         c.integer()?;
         let message = "ROWS is not applicable when function does not return a set";
         return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
+    } else if c.take("set search_path") {
+        options.search_path = Some(search_path(c)?);
+    } else if c.take("reset search_path") || c.take("reset all") {
+        options.search_path = Some(None);
     } else if c.at_words("set") || c.at_words("reset") {
-        return unsupported("SET for a function");
+        return unsupported("SET of another setting than search_path for a function");
     } else if c.at_words("window") || c.at_words("support") || c.at_words("transform") {
         return unsupported(&format!("{} for a function", c.word().unwrap_or_default().to_uppercase()));
     } else {
         return Ok(false);
     }
     Ok(true)
+}
+
+/// After `SET search_path`: the schemas; `None` for DEFAULT.
+fn search_path(c: &mut Cursor) -> SqlResult<Option<Vec<String>>> {
+    if c.take("from current") {
+        return unsupported("SET search_path FROM CURRENT for a function");
+    }
+    if !c.take_token(&Token::Eq) {
+        c.expect("to")?;
+    }
+    if c.take("default") {
+        return Ok(None);
+    }
+    let mut names = Vec::new();
+    loop {
+        let name = if c.at_string() { c.string()? } else { c.ident()? };
+        if !name.is_empty() {
+            names.push(name);
+        }
+        if !c.take_token(&Token::Comma) {
+            return Ok(Some(names));
+        }
+    }
 }
 
 /// `( [mode] [name] type [DEFAULT expression], … )`

@@ -123,6 +123,7 @@ impl DdlContext<'_> {
             ));
         }
         let view = self.working_view()?;
+        let view = view.within(routine)?.unwrap_or(view);
         let eval = view.eval(self.times);
         let variables = argument_variables(routine);
         let context =
@@ -239,6 +240,8 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateRoutine) -> 
         volatility: written.options.volatility.unwrap_or('v'),
         strict: written.options.strict.unwrap_or(false),
         parallel: written.options.parallel.unwrap_or('u'),
+        definer: written.options.definer.unwrap_or(false),
+        search_path: written.options.search_path.clone().flatten(),
         cost: written.options.cost,
         body: body.clone(),
         comment: known.and_then(|known| known.comment.clone()),
@@ -288,7 +291,7 @@ pub(super) fn alter(cx: &mut DdlContext<'_>, name: &RoutineName, action: &Routin
             refuse_named(cx, &found, "rename")?;
             changed.name = to.clone();
         }
-        RoutineAction::Owner(role) => changed.owner = cx.role(role)?.oid,
+        RoutineAction::Owner(role) => changed.owner = cx.new_owner(role)?.oid,
         RoutineAction::SetSchema(schema) => {
             let name = super::tokens::Name {
                 schema: Some(schema.clone()),
@@ -303,6 +306,10 @@ pub(super) fn alter(cx: &mut DdlContext<'_>, name: &RoutineName, action: &Routin
         RoutineAction::Options(options) => {
             changed.volatility = options.volatility.unwrap_or(found.volatility);
             changed.strict = options.strict.unwrap_or(found.strict);
+            changed.definer = options.definer.unwrap_or(found.definer);
+            if let Some(path) = &options.search_path {
+                changed.search_path.clone_from(path);
+            }
             changed.parallel = options.parallel.unwrap_or(found.parallel);
             changed.cost = options.cost.or(found.cost);
         }

@@ -12,7 +12,7 @@ pub(super) async fn create_schema(
     owner: Option<&str>,
 ) -> SqlResult<()> {
     let owner = match owner {
-        Some(owner) => cx.role(owner)?,
+        Some(owner) => cx.new_owner(owner)?,
         None => cx.role("current_user")?,
     };
     let name = name.unwrap_or(&owner.name).to_string();
@@ -60,7 +60,7 @@ pub(super) async fn create_database(
         ));
     }
     let owner = match owner {
-        Some(owner) => cx.role(owner)?.oid,
+        Some(owner) => cx.new_owner(owner)?.oid,
         None => user.oid,
     };
     let oid = cx.new_oid().await?;
@@ -114,7 +114,7 @@ pub(super) fn alter_schema(
         changed.name = to.to_string();
     }
     if let Some(owner) = owner {
-        changed.owner = cx.role(owner)?.oid;
+        changed.owner = cx.new_owner(owner)?.oid;
     }
     cx.put_schema(changed)?;
     // Defaults spell out the schema of the sequences they draw from.
@@ -152,7 +152,7 @@ pub(super) fn alter_database(
         changed.name = to.to_string();
     }
     if let Some(owner) = owner {
-        changed.owner = cx.role(owner)?.oid;
+        changed.owner = cx.new_owner(owner)?.oid;
     }
     cx.put_database(changed)
 }

@@ -304,6 +304,9 @@ pub(crate) enum ReturnType {
 pub(crate) struct RoutineOptions {
     pub volatility: Option<char>,
     pub strict: Option<bool>,
+    pub definer: Option<bool>,
+    /// SET search_path, or (`Some(None)`) RESET.
+    pub search_path: Option<Option<Vec<String>>>,
     pub parallel: Option<char>,
     pub cost: Option<u32>,
 }

@@ -160,7 +160,7 @@ pub(super) async fn alter(
             cx.put_type(changed)?;
             return cx.mend_expressions(&[]);
         }
-        TypeAction::Owner(owner) => changed.owner = cx.role(owner)?.oid,
+        TypeAction::Owner(owner) => changed.owner = cx.new_owner(owner)?.oid,
         TypeAction::Domain(action) => return super::domain::alter(cx, &found, action).await,
     }
     cx.put_type(changed)

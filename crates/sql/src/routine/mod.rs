@@ -13,6 +13,8 @@
 //! * Calls nest [`MOST_CALLS`] deep (54001), on stacks that grow ([`stack`]). Loops and calls look for cancellation and
 //!   let others run. What variables hold counts as memory of the statement.
 //! * Only volatile functions change rows: what others give may be computed once for many rows.
+//! * Statements of a function run with the rights of who calls it, or (SECURITY DEFINER) of its owner: its
+//!   [`SessionView`](crate::session::view::SessionView) is another then, and the plans it gets from the cache are.
 //! * What an EXCEPTION clause catches is undone to where its block began. Failures that end the transaction anyhow
 //!   (serialization, deadlock, cancellation) are not caught.
 

@@ -2,6 +2,7 @@
 
 use super::api::CancelHandle;
 use super::locks::{LockKey, Scope, mode};
+use super::privileges;
 use super::sequences;
 use super::view::{SessionView, Times};
 use crate::bind;
@@ -110,7 +111,15 @@ impl ExecHost for Host<'_> {
         args: Vec<Datum>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Datum> {
-        routine::nested::call(self, routine, args, cx).await
+        if !self.view.snapshot().may_execute(self.view.user, routine) {
+            return Err(privileges::denied("function", &routine.name));
+        }
+        let Some(view) = self.view.within(routine)? else {
+            return routine::nested::call(self, routine, args, cx).await;
+        };
+        let (host, eval) = (Host { view: &view, times: self.times }, view.eval(self.times));
+        let cx = ExecContext { host: &host, eval: &eval, ..*cx };
+        routine::nested::call(&host, routine, args, &cx).await
     }
 
     async fn call_trigger(&self, call: &TriggerCall<'_>, cx: &ExecContext<'_>) -> SqlResult<Option<Row>> {
@@ -120,7 +129,12 @@ impl ExecHost for Host<'_> {
         let Some(function) = self.view.snapshot().routines.get(&call.trigger.routine).cloned() else {
             return Err(SqlError::internal("the function of a trigger is gone"));
         };
-        routine::trigger::call(self, &function, call, cx).await
+        let Some(view) = self.view.within(&function)? else {
+            return routine::trigger::call(self, &function, call, cx).await;
+        };
+        let (host, eval) = (Host { view: &view, times: self.times }, view.eval(self.times));
+        let cx = ExecContext { host: &host, eval: &eval, ..*cx };
+        routine::trigger::call(&host, &function, call, &cx).await
     }
 
     fn changes_by_functions(&self) -> u64 {

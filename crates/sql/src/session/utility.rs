@@ -474,6 +474,10 @@ pub(crate) fn set_checked(
     let snapshot = view.snapshot();
     let mut value = value;
     if lower == "role" || lower == "session_authorization" {
+        if view.of_function {
+            let message = format!("cannot set parameter \"{lower}\" within security-definer function");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+        }
         match value.filter(|value| *value != "none") {
             None if lower == "role" => value = Some("none"),
             None => {}

@@ -8,6 +8,7 @@ use super::sequences::SequenceState;
 use super::settings::{Derived, Settings};
 use super::statements::NamedStatement;
 use crate::bind::BindContext;
+use crate::catalog::routine::RoutineDescriptor;
 use crate::catalog::temporary::Temporary;
 use crate::catalog::{CatalogSnapshot, DatabaseCatalog};
 use crate::engine::Engine;
@@ -124,6 +125,7 @@ fn note(held: &mut Held, key: LockKey, mode: u8) {
 }
 
 /// What statements see of their session.
+#[derive(Clone)]
 pub(crate) struct SessionView {
     pub shared: Arc<Shared>,
     pub catalog: DatabaseCatalog,
@@ -138,6 +140,8 @@ pub(crate) struct SessionView {
     pub user_name: Arc<str>,
     pub login_name: Arc<str>,
     pub generation: u64,
+    /// It is that of a function with its owner's rights.
+    pub of_function: bool,
 }
 
 /// The instants a statement knows, in microseconds since 2000-01-01 UTC.
@@ -151,6 +155,18 @@ pub(crate) struct Times {
 pub(crate) fn now_micros() -> i64 {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX) - sql_types::datetime::UNIX_EPOCH_OFFSET
+}
+
+/// The schemas of a search path that exist.
+fn schemas(names: &[String], user: &str, snapshot: &CatalogSnapshot, database: Oid) -> Arc<[String]> {
+    let mut path: Vec<String> = Vec::with_capacity(names.len());
+    for name in names {
+        let name = if name == "$user" { user } else { name };
+        if snapshot.schema(database, name).is_some() && !path.iter().any(|known| known == name) {
+            path.push(name.to_string());
+        }
+    }
+    path.into()
 }
 
 impl SessionView {
@@ -179,14 +195,7 @@ impl SessionView {
             return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, "the session's role was dropped"));
         };
         let user = role.and_then(|name| snapshot.role(&name)).unwrap_or(login_role);
-        let mut path = Vec::with_capacity(derived.search_path.len());
-        for name in &derived.search_path {
-            let name = if name == "$user" { &user.name } else { name };
-            let known = snapshot.schema(shared.database, name).is_some();
-            if known && !path.contains(name) {
-                path.push(name.clone());
-            }
-        }
+        let path = schemas(&derived.search_path, &user.name, &snapshot, shared.database);
         Ok(SessionView {
             catalog: DatabaseCatalog {
                 snapshot: snapshot.clone(),
@@ -196,13 +205,36 @@ impl SessionView {
             base: snapshot.clone(),
             temporary: None,
             derived,
-            path: path.into(),
+            path,
             user: user.oid,
             user_name: user.name.as_str().into(),
             login_name: login_role.name.as_str().into(),
             generation,
+            of_function: false,
             shared,
         })
+    }
+
+    /// The view that a function's statements have, if it is another one: with its owner's rights (SECURITY DEFINER), or
+    /// with a search path of its own.
+    ///
+    /// # Errors
+    /// 28000 if the owner is gone.
+    pub(crate) fn within(&self, routine: &RoutineDescriptor) -> SqlResult<Option<SessionView>> {
+        if !(routine.definer && routine.owner != self.user) && routine.search_path.is_none() {
+            return Ok(None);
+        }
+        let mut view = self.clone();
+        if routine.definer {
+            let Some(owner) = self.snapshot().roles.get(&routine.owner) else {
+                return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, "the owner of the function is gone"));
+            };
+            (view.user, view.user_name) = (owner.oid, owner.name.as_str().into());
+            view.of_function = true;
+        }
+        let names = routine.search_path.as_ref().unwrap_or(&self.derived.search_path);
+        view.path = schemas(names, &view.user_name, self.snapshot(), self.shared.database);
+        Ok(Some(view))
     }
 
     pub(crate) fn snapshot(&self) -> &Arc<CatalogSnapshot> {

@@ -98,11 +98,19 @@ impl SessionView {
         if routine.strict {
             options.push("STRICT".to_string());
         }
+        if routine.definer {
+            options.push("SECURITY DEFINER".to_string());
+        }
         if let Some(cost) = routine.cost.filter(|cost| *cost != 100) {
             options.push(format!("COST {cost}"));
         }
         if !options.is_empty() {
             let _ = writeln!(out, " {}", options.join(" "));
+        }
+        if let Some(path) = &routine.search_path {
+            let names: Vec<String> = path.iter().map(|name| quote_literal(name)).collect();
+            let names = if names.is_empty() { "''".to_string() } else { names.join(", ") };
+            let _ = writeln!(out, " SET search_path TO {names}");
         }
         let mut tag = "$function$".to_string();
         while routine.body.contains(&tag) {
@@ -208,7 +216,7 @@ pub(super) fn procs(cx: &SystemContext<'_>) -> Vec<Row> {
             ("provariadic", oid(0)),
             ("prosupport", oid(0)),
             ("prokind", letter('f')),
-            ("prosecdef", bool(false)),
+            ("prosecdef", bool(routine.definer)),
             ("proleakproof", bool(false)),
             ("proisstrict", bool(routine.strict)),
             ("proretset", bool(false)),
@@ -221,10 +229,21 @@ pub(super) fn procs(cx: &SystemContext<'_>) -> Vec<Row> {
             ("proargnames", if named { Datum::array(Type::TEXT, names.collect()) } else { Datum::Null }),
             ("proargdefaults", optional(defaults.as_deref())),
             ("prosrc", text(&routine.body)),
+            ("proconfig", config(routine)),
             ("proacl", super::pg_schema::acl(cx, routine.oid, routine.owner)),
         ])
     };
     ours.map(row).collect()
+}
+
+/// `proconfig`
+fn config(routine: &RoutineDescriptor) -> Datum {
+    let Some(path) = &routine.search_path else { return Datum::Null };
+    let names: Vec<String> = match path.as_slice() {
+        [] => vec!["\"\"".to_string()],
+        names => names.iter().map(|name| quote_ident(name)).collect(),
+    };
+    Datum::array(Type::TEXT, vec![Datum::text(format!("search_path={}", names.join(", ")))])
 }
 
 /// The rows of `pg_trigger` and `information_schema.triggers`; `None` if it is another table.

@@ -94,6 +94,8 @@ pub(crate) fn wrap<'p>(plan: &'p Plan, scope: &Scope<'p>) -> Option<BoxOperator<
         EngineChoice::Analytic => true,
         EngineChoice::Auto => rows_read(input) >= WORTHWHILE_ROWS,
     };
+    // What fails here runs again with the row engine, and functions may have changed something meanwhile.
+    let wanted = wanted && !plan.calls_routines();
     (wanted && sets.len() == 1 && !scope.instrument).then(|| Box::new(run::Analytic::new(plan, scope)) as _)
 }
 

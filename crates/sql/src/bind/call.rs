@@ -92,6 +92,9 @@ impl Binder<'_> {
         {
             return true;
         }
+        if !functions::is_function(name) {
+            return false;
+        }
         let before = context.subplans.len();
         let Ok(args) = self.bind_args(name, call, context) else { return false };
         context.subplans.truncate(before);

@@ -84,7 +84,7 @@ impl Binder<'_> {
     }
 
     /// Whether a name that a user's function has, too, is to be a function that is built in, which then comes first.
-    fn is_built_in(&self, name: &str, call: &ast::Function, context: &mut ExprContext<'_>) -> bool {
+    pub(super) fn is_built_in(&self, name: &str, call: &ast::Function, context: &mut ExprContext<'_>) -> bool {
         if functions::is_aggregate(name)
             || functions::is_window_function(name)
             || functions::is_set_function(name)
@@ -265,6 +265,12 @@ impl Binder<'_> {
     }
 
     fn bind_set_call(&self, name: &str, args: Vec<Expr>, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
+        let call = self.set_invocation(name, args, None)?;
+        self.place_set(call, context)
+    }
+
+    /// A set-returning call in an expression.
+    pub(super) fn place_set(&self, call: SetInvocation, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
         if !context.clause.allows_sets() {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
@@ -278,7 +284,6 @@ impl Binder<'_> {
             )
             .with_hint("You might be able to move the set-returning function into a LATERAL FROM item."));
         }
-        let call = self.set_invocation(name, args, None)?;
         let ty = match &call.columns[..] {
             [(_, ty)] => *ty,
             _ => Type::RECORD,

@@ -402,9 +402,21 @@ impl Binder<'_> {
         let written = qualified(name)?;
         let scope = Scope { parent: laterals.scope, ..Scope::default() };
         let mut context = ExprContext::new(&scope, laterals.env.ctes, Clause::From);
-        let calls = self
-            .function_calls(&written.name, args, alias, &mut context)
-            .map_err(|error| self.at(error, written.span))?;
+        let own = self.bind_table_routine(name, args, &mut context).map_err(|error| self.at(error, written.span))?;
+        // An OUT argument names the column itself.
+        let output = own.as_ref().and_then(|(_, routine)| match routine.as_ref()?.outputs.as_slice() {
+            [only] => only.name.clone(),
+            _ => None,
+        });
+        let calls = match own {
+            Some((value, Some(routine))) if routine.gives_rows() => {
+                vec![Source::Set(super::routine::rows_of(value, &routine))]
+            }
+            Some((value, _)) => vec![Source::Scalar(value)],
+            None => self
+                .function_calls(&written.name, args, alias, &mut context)
+                .map_err(|error| self.at(error, written.span))?,
+        };
         let scalar = match &calls[..] {
             [Source::Scalar(_)] => true,
             [Source::Set(call)] => call.columns.len() == 1,
@@ -414,7 +426,7 @@ impl Binder<'_> {
         let called =
             alias.map_or_else(|| written.name.to_string(), |alias| ident_name(&alias.name).into_owned());
         if let ([column], true) = (&mut columns[..], scalar) {
-            column.name = Arc::from(called.as_str());
+            column.name = Arc::from(output.as_deref().unwrap_or(&called));
         }
         if ordinality {
             columns.push(PlanColumn::new("ordinality", Type::INT8));

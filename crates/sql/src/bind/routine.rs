@@ -10,7 +10,7 @@ use super::context::{Clause, ExprContext, Virtual};
 use super::names::ident_name;
 use crate::catalog::routine::RoutineDescriptor;
 use crate::parse;
-use crate::plan::{Expr, SubPlan};
+use crate::plan::{Expr, SetInvocation, SubPlan};
 use sql_types::cast::{CastKind, can_coerce};
 use sql_types::functions;
 use sql_types::{SqlError, SqlResult, SqlState, Type};
@@ -114,7 +114,7 @@ impl Binder<'_> {
         )
     }
 
-    /// A call of one of the user's functions of a name.
+    /// A call of one of the user's functions of a name, in an expression.
     pub(super) fn bind_routine(
         &self,
         written: &str,
@@ -122,6 +122,53 @@ impl Binder<'_> {
         call: &ast::Function,
         context: &mut ExprContext<'_>,
     ) -> SqlResult<Expr> {
+        match self.call_routine(written, candidates, call, context)? {
+            (value, Some(routine)) if routine.gives_rows() => {
+                let rows = rows_of(value, &routine);
+                if rows.columns.len() == 1 {
+                    return self.place_set(rows, context);
+                }
+                Err(SqlError::unsupported("a function that gives rows of several columns outside of FROM"))
+            }
+            (value, _) => Ok(value),
+        }
+    }
+
+    /// A call of one of the user's functions in FROM: its value, and the function if the call is none within a subquery.
+    pub(super) fn bind_table_routine(
+        &self,
+        name: &ast::ObjectName,
+        args: &[FunctionArg],
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<Option<(Expr, Option<Arc<RoutineDescriptor>>)>> {
+        let qualified = super::names::qualified(name)?;
+        let schema = qualified.schema.as_deref();
+        if matches!(schema, Some("pg_catalog" | "information_schema")) {
+            return Ok(None);
+        }
+        let candidates = self.routines(schema, &qualified.name);
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        let mut call = some_call()?;
+        call.name = name.clone();
+        if let FunctionArguments::List(list) = &mut call.args {
+            list.args = args.to_vec();
+        }
+        if schema.is_none() && self.is_built_in(&qualified.name, &call, context) {
+            return Ok(None);
+        }
+        self.call_routine(&qualified.written(), &candidates, &call, context).map(Some)
+    }
+
+    /// A call: its value, and the function if the call is none within a subquery.
+    fn call_routine(
+        &self,
+        written: &str,
+        candidates: &[Arc<RoutineDescriptor>],
+        call: &ast::Function,
+        context: &mut ExprContext<'_>,
+    ) -> SqlResult<(Expr, Option<Arc<RoutineDescriptor>>)> {
         if call.over.is_some() {
             let message =
                 format!("OVER specified, but {written} is not a window function nor an aggregate function");
@@ -132,9 +179,14 @@ impl Binder<'_> {
         let mut bound = Vec::with_capacity(given.exprs.len());
         let mut nested: Vec<usize> =
             (0..).zip(&given.exprs).filter(|(_, expr)| self.is_routine(expr)).map(|(at, _)| at).collect();
+        let refuse_rows = || match candidates.iter().any(|candidate| candidate.gives_rows()) {
+            true => Err(SqlError::unsupported("a subquery or such a call as argument of a function that gives rows")),
+            false => Ok(()),
+        };
         if !nested.is_empty() {
+            refuse_rows()?;
             let rewritten = call_over_subquery(call, &given, &nested)?;
-            return self.bind_expr(&rewritten, context);
+            return Ok((self.bind_expr(&rewritten, context)?, None));
         }
         for (position, expr) in given.exprs.iter().enumerate() {
             let value = self.bind_expr(expr, context)?;
@@ -145,9 +197,10 @@ impl Binder<'_> {
             bound.push(value);
         }
         if !nested.is_empty() {
+            refuse_rows()?;
             context.subplans.truncate(before);
             let rewritten = call_over_subquery(call, &given, &nested)?;
-            return self.again(&rewritten, context);
+            return Ok((self.again(&rewritten, context)?, None));
         }
         let types: Vec<Type> = bound.iter().map(Expr::ty).collect();
         let (routine, places) = self.choose(written, candidates, &given, &types)?;
@@ -173,8 +226,9 @@ impl Binder<'_> {
                 .iter()
                 .any(|arg| arg.any(&mut |part| matches!(part, Expr::Column(..) | Expr::Outer { .. })));
         self.context.catalog.routine_called(routine.oid);
-        let ty = routine.returns;
-        Ok(context.add_subplan(SubPlan::Routine(routine, args), constant, ty))
+        let ty = routine.value_type();
+        let value = context.add_subplan(SubPlan::Routine(routine.clone(), args), constant, ty);
+        Ok((value, Some(routine)))
     }
 
     fn default_argument(&self, text: &str) -> SqlResult<Expr> {
@@ -232,6 +286,25 @@ impl Binder<'_> {
         let added = context.subplans.get(from..).unwrap_or_default();
         added.iter().any(|(subplan, _)| matches!(subplan, SubPlan::Routine(..)))
     }
+}
+
+/// The rows that a call gives.
+pub(super) fn rows_of(value: Expr, routine: &RoutineDescriptor) -> SetInvocation {
+    SetInvocation { function: &crate::routine::rows::ROWS, args: vec![value], columns: routine.columns() }
+}
+
+/// A call of something without arguments, to be made another.
+fn some_call() -> SqlResult<ast::Function> {
+    let parse::Ast::Sql(parsed) = parse::parse_one("SELECT f()")?.ast else {
+        return Err(SqlError::internal("not a query"));
+    };
+    if let ast::Statement::Query(query) = *parsed
+        && let ast::SetExpr::Select(select) = *query.body
+        && let Some(ast::SelectItem::UnnamedExpr(ast::Expr::Function(call))) = select.projection.into_iter().next()
+    {
+        return Ok(call);
+    }
+    Err(SqlError::internal("not a call"))
 }
 
 /// `(SELECT f(a, s.c1) FROM (SELECT g(b)) AS s(c1))` for `f(a, g(b))`.

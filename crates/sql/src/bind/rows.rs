@@ -259,6 +259,6 @@ fn subplan_type(subplan: &SubPlan) -> Type {
         SubPlan::Exists(_) | SubPlan::Quantified { .. } => Type::BOOL,
         SubPlan::NextVal(_) | SubPlan::SetVal(..) => Type::INT8,
         SubPlan::Call(function, _) => function.returns,
-        SubPlan::Routine(routine, _) => routine.returns,
+        SubPlan::Routine(routine, _) => routine.value_type(),
     }
 }

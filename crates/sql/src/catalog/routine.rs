@@ -49,6 +49,34 @@ pub struct RoutineArgument {
     pub default: Option<String>,
 }
 
+/// A value that a function gives by name: an OUT or INOUT argument, or a column of RETURNS TABLE.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoutineOutput {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Its type.
+    pub ty: Type,
+    /// `pg_proc.proargmodes`: `o`, `b` or `t`.
+    pub mode: char,
+    /// Its place among all arguments as they were declared, from 0. One with mode `b` is also among the arguments.
+    pub place: usize,
+}
+
+/// An argument as it was declared, in or out.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared<'a> {
+    /// Its name, if it has one.
+    pub name: Option<&'a str>,
+    /// Its type.
+    pub ty: Type,
+    /// `i`, `o`, `b` or `t`.
+    pub mode: char,
+    /// Its position among [`RoutineDescriptor::arguments`].
+    pub input: Option<usize>,
+    /// Its position among [`RoutineDescriptor::outputs`].
+    pub output: Option<usize>,
+}
+
 /// A function of the user's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoutineDescriptor {
@@ -62,10 +90,17 @@ pub struct RoutineDescriptor {
     pub name: String,
     /// Role that owns it.
     pub owner: Oid,
-    /// Its arguments.
+    /// Its arguments, those that a call gives.
     pub arguments: Vec<RoutineArgument>,
-    /// Type of its value; [`Type::VOID`] and [`Type::TRIGGER`] included.
+    /// What it gives by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<RoutineOutput>,
+    /// Type of its value, or of each of a set; [`Type::VOID`], [`Type::TRIGGER`], and for several outputs
+    /// [`Type::RECORD`] included.
     pub returns: Type,
+    /// RETURNS SETOF or TABLE.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub set: bool,
     /// Language of the body.
     pub language: Language,
     /// `pg_proc.provolatile`: `i`, `s` or `v`.
@@ -112,6 +147,49 @@ impl RoutineDescriptor {
     /// The type of its value.
     pub fn column_type(&self) -> ColumnType {
         ColumnType::plain(self.returns)
+    }
+
+    /// Whether it gives rows and not one value: then a call's value is an array of records.
+    pub fn gives_rows(&self) -> bool {
+        self.set || self.outputs.len() > 1
+    }
+
+    /// The type of a call's value.
+    pub fn value_type(&self) -> Type {
+        if self.gives_rows() { Type::RECORD } else { self.returns }
+    }
+
+    /// Names and types of the columns of its rows.
+    pub fn columns(&self) -> Vec<(String, Type)> {
+        if self.outputs.is_empty() {
+            return vec![(self.name.clone(), self.returns)];
+        }
+        let named = |(number, output): (usize, &RoutineOutput)| {
+            let name = output.name.clone().unwrap_or_else(|| format!("column{}", number + 1));
+            (name, output.ty)
+        };
+        self.outputs.iter().enumerate().map(named).collect()
+    }
+
+    /// All arguments as they were declared.
+    pub fn declared(&self) -> Vec<Declared<'_>> {
+        let mut inputs = self.arguments.iter().enumerate();
+        let only_out = self.outputs.iter().filter(|output| output.mode != 'b').count();
+        let one = |place: usize| {
+            let output = self.outputs.iter().position(|output| output.place == place);
+            match output.and_then(|at| Some((at, self.outputs.get(at)?))).filter(|(_, out)| out.mode != 'b') {
+                Some((at, out)) => {
+                    let name = out.name.as_deref();
+                    Some(Declared { name, ty: out.ty, mode: out.mode, input: None, output: Some(at) })
+                }
+                None => {
+                    let (at, argument) = inputs.next()?;
+                    let (name, mode) = (argument.name.as_deref(), if output.is_some() { 'b' } else { 'i' });
+                    Some(Declared { name, ty: argument.ty, mode, input: Some(at), output })
+                }
+            }
+        };
+        (0..self.arguments.len() + only_out).filter_map(one).collect()
     }
 }
 

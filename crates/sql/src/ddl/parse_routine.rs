@@ -15,10 +15,7 @@ fn unsupported<T>(what: &str) -> SqlResult<T> {
 pub(super) fn create_function(c: &mut Cursor, or_replace: bool) -> SqlResult<Ddl> {
     let name = c.name()?;
     let arguments = arguments(c)?;
-    let returns = if c.take("returns") { Some(return_type(c)?) } else { None };
-    let Some(returns) = returns else {
-        return Err(SqlError::new(SqlState("42P13"), "function result type must be specified"));
-    };
+    let returns = if c.take("returns") { return_type(c)? } else { ReturnType::Outputs };
     let (mut language, mut body) = (None, None);
     let mut options = RoutineOptions::default();
     while !c.is_end() {
@@ -70,9 +67,8 @@ fn option(c: &mut Cursor, options: &mut RoutineOptions) -> SqlResult<bool> {
         };
         options.cost = Some(cost);
     } else if c.take("rows") {
+        options.rows = true;
         c.integer()?;
-        let message = "ROWS is not applicable when function does not return a set";
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
     } else if c.take("set search_path") {
         options.search_path = Some(search_path(c)?);
     } else if c.take("reset search_path") || c.take("reset all") {
@@ -118,13 +114,15 @@ fn arguments(c: &mut Cursor) -> SqlResult<Vec<Argument>> {
         return Ok(list);
     }
     loop {
-        if let Some(mode) = c.take_one(&["out", "inout", "variadic"]) {
-            return unsupported(&format!("{} arguments", mode.to_uppercase()));
-        }
-        c.take("in");
+        let mode = match c.take_one(&["in out", "inout", "out", "in", "variadic"]) {
+            Some("variadic") => return unsupported("VARIADIC arguments"),
+            Some("out") => 'o',
+            Some("in out" | "inout") => 'b',
+            _ => 'i',
+        };
         let (name, ty) = named_type(c)?;
         let default = if c.take("default") || c.take_token(&Token::Eq) { Some(c.expr()?) } else { None };
-        list.push(Argument { name, ty, default });
+        list.push(Argument { mode, name, ty, default });
         if !c.take_token(&Token::Comma) {
             break;
         }
@@ -153,17 +151,26 @@ fn named_type(c: &mut Cursor) -> SqlResult<(Option<String>, sqlparser::ast::Data
 }
 
 fn return_type(c: &mut Cursor) -> SqlResult<ReturnType> {
-    if c.at_words("setof") || c.at_words("table") {
-        return unsupported("a function that returns a set");
+    if c.take("table") {
+        let columns = arguments(c)?;
+        let named = |column: Argument| match (column.name, column.mode, column.default) {
+            (Some(name), 'i', None) => Ok((name, column.ty)),
+            _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in the columns of RETURNS TABLE")),
+        };
+        return columns.into_iter().map(named).collect::<SqlResult<_>>().map(ReturnType::Table);
+    }
+    let set = c.take("setof");
+    if c.take("record") {
+        return Ok(ReturnType::Record(set));
+    }
+    if set {
+        return Ok(ReturnType::Set(c.data_type()?));
     }
     if c.take("void") {
         return Ok(ReturnType::Void);
     }
     if c.take("trigger") {
         return Ok(ReturnType::Trigger);
-    }
-    if c.at_words("record") {
-        return unsupported("a function that returns a record");
     }
     if c.at_words("event_trigger") {
         return unsupported("an event trigger");
@@ -177,7 +184,8 @@ pub(super) fn routine_name(c: &mut Cursor) -> SqlResult<RoutineName> {
     if c.peek() != Some(&Token::LParen) {
         return Ok(RoutineName { name, arguments: None });
     }
-    let arguments = arguments(c)?.into_iter().map(|argument| argument.ty).collect();
+    let inputs = arguments(c)?.into_iter().filter(|argument| argument.mode != 'o');
+    let arguments = inputs.map(|argument| argument.ty).collect();
     Ok(RoutineName { name, arguments: Some(arguments) })
 }
 

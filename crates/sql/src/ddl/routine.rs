@@ -6,7 +6,9 @@ use super::statement::{CreateRoutine, ReturnType, RoutineAction, RoutineName};
 use super::tokens::{Cursor, quote_ident};
 use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;
-use crate::catalog::routine::{Language, MOST_ARGUMENTS, RoutineArgument, RoutineDescriptor};
+use crate::catalog::routine::{
+    Language, MOST_ARGUMENTS, RoutineArgument, RoutineDescriptor, RoutineOutput,
+};
 use crate::parse::StatementKind;
 use crate::routine::nested::{argument_variables, mismatch};
 use crate::routine::{Compiled, compile};
@@ -141,15 +143,23 @@ impl DdlContext<'_> {
                 let detail = "Function's final statement must be SELECT or INSERT/UPDATE/DELETE RETURNING.";
                 return Err(mismatch(routine, detail));
             };
-            if bound.kind == StatementKind::Query && columns.is_empty() || columns.len() != 1 {
-                return Err(mismatch(routine, "Final statement must return exactly one column."));
-            }
-            let ty = columns.first().map_or(Type::TEXT, |column| column.ty.ty);
-            let fits = ty == routine.returns
-                || cast_kind(ty, routine.returns).is_some_and(|kind| kind != CastKind::Explicit);
-            if !fits {
-                let detail = format!("Actual return type is {}.", self.shown_type(ty));
+            let wanted = routine.columns();
+            if columns.len() != wanted.len() {
+                let detail = match wanted.len() {
+                    1 => "Final statement must return exactly one column.".to_string(),
+                    _ if columns.len() < wanted.len() => "Final statement returns too few columns.".to_string(),
+                    _ => "Final statement returns too many columns.".to_string(),
+                };
                 return Err(mismatch(routine, &detail));
+            }
+            for (column, (_, wanted)) in columns.iter().zip(&wanted) {
+                let ty = column.ty.ty;
+                let fits = ty == *wanted
+                    || cast_kind(ty, *wanted).is_some_and(|kind| kind != CastKind::Explicit);
+                if !fits {
+                    let detail = format!("Actual return type is {}.", self.shown_type(ty));
+                    return Err(mismatch(routine, &detail));
+                }
             }
         }
         Ok(())
@@ -179,13 +189,19 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateRoutine) -> 
         let message = format!("functions cannot have more than {MOST_ARGUMENTS} arguments");
         return Err(SqlError::new(SqlState("54023"), message));
     }
-    let mut arguments: Vec<RoutineArgument> = Vec::new();
-    for argument in &written.arguments {
+    let (mut arguments, mut outputs): (Vec<RoutineArgument>, Vec<RoutineOutput>) = Default::default();
+    let mut names: Vec<&str> = Vec::new();
+    for (place, argument) in written.arguments.iter().enumerate() {
         let ty = cx.routine_type(&argument.ty)?;
-        if let Some(name) = &argument.name
-            && arguments.iter().any(|known| known.name.as_ref() == Some(name))
-        {
-            return Err(invalid_definition(format!("parameter name \"{name}\" used more than once")));
+        named_once(&mut names, argument.name.as_deref())?;
+        if argument.mode != 'i' {
+            outputs.push(RoutineOutput { name: argument.name.clone(), ty, mode: argument.mode, place });
+        }
+        if argument.mode == 'o' {
+            if argument.default.is_some() {
+                return Err(invalid_definition("only input parameters can have default values"));
+            }
+            continue;
         }
         if argument.default.is_none() && arguments.last().is_some_and(|last| last.default.is_some()) {
             let message = "input parameters after one with a default value must also have defaults";
@@ -199,11 +215,11 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateRoutine) -> 
         }
         arguments.push(RoutineArgument { name: argument.name.clone(), ty, default });
     }
-    let returns = match &written.returns {
-        ReturnType::Void => Type::VOID,
-        ReturnType::Trigger => Type::TRIGGER,
-        ReturnType::Type(ty) => cx.routine_type(ty)?,
-    };
+    let (returns, set) = returned(cx, written, &mut names, &mut outputs)?;
+    if written.options.rows && !set {
+        let message = "ROWS is not applicable when function does not return a set";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
+    }
     if returns == Type::TRIGGER {
         if language == Language::Sql {
             return Err(invalid_definition("SQL functions cannot return type trigger"));
@@ -222,6 +238,10 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateRoutine) -> 
             cx.check_routine_free(schema, &written.name.name, &types, 0)?;
         }
         cx.check_owner("function", &known.name, known.owner)?;
+        if known.set != set || known.outputs != outputs {
+            let hint = format!("Use DROP FUNCTION {} first.", cx.shown_routine(known));
+            return Err(invalid_definition("cannot change return type of existing function").with_hint(hint));
+        }
         check_replaceable(cx, known, returns, &arguments)?;
     }
     let (database, owner) = (cx.database(), cx.user());
@@ -235,7 +255,9 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateRoutine) -> 
         name: written.name.name.clone(),
         owner: known.as_ref().map_or(owner, |known| known.owner),
         arguments,
+        outputs,
         returns,
+        set,
         language,
         volatility: written.options.volatility.unwrap_or('v'),
         strict: written.options.strict.unwrap_or(false),
@@ -251,6 +273,63 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, written: &CreateRoutine) -> 
     // It may call itself, so it has to be there when its body is looked at.
     cx.put_routine(routine.clone())?;
     if unchecked { Ok(()) } else { cx.check_body(&routine) }
+}
+
+fn named_once<'w>(names: &mut Vec<&'w str>, name: Option<&'w str>) -> SqlResult<()> {
+    let Some(name) = name else { return Ok(()) };
+    if names.contains(&name) {
+        return Err(invalid_definition(format!("parameter name \"{name}\" used more than once")));
+    }
+    names.push(name);
+    Ok(())
+}
+
+/// The type of the value, or of each of a set, and whether it is one. The columns of RETURNS TABLE become outputs.
+fn returned<'w>(
+    cx: &DdlContext<'_>,
+    written: &'w CreateRoutine,
+    names: &mut Vec<&'w str>,
+    outputs: &mut Vec<RoutineOutput>,
+) -> SqlResult<(Type, bool)> {
+    let of_outputs = |outputs: &[RoutineOutput]| match outputs {
+        [] => None,
+        [only] => Some(only.ty),
+        _ => Some(Type::RECORD),
+    };
+    let given = |cx: &DdlContext<'_>, ty: Type, outputs: &[RoutineOutput]| match of_outputs(outputs) {
+        Some(wanted) if wanted != ty => {
+            let shown = cx.shown_type(wanted);
+            let message = format!("function result type must be {shown} because of OUT parameters");
+            Err(invalid_definition(message))
+        }
+        _ => Ok(ty),
+    };
+    match &written.returns {
+        ReturnType::Void => given(cx, Type::VOID, outputs).map(|ty| (ty, false)),
+        ReturnType::Trigger => given(cx, Type::TRIGGER, outputs).map(|ty| (ty, false)),
+        ReturnType::Type(ty) => given(cx, cx.routine_type(ty)?, outputs).map(|ty| (ty, false)),
+        ReturnType::Set(ty) => given(cx, cx.routine_type(ty)?, outputs).map(|ty| (ty, true)),
+        ReturnType::Outputs => match of_outputs(outputs) {
+            Some(ty) => Ok((ty, false)),
+            None => Err(invalid_definition("function result type must be specified")),
+        },
+        ReturnType::Record(_) if outputs.is_empty() => {
+            Err(SqlError::unsupported("a function that returns a record without OUT arguments"))
+        }
+        ReturnType::Record(set) => given(cx, Type::RECORD, outputs).map(|ty| (ty, *set)),
+        ReturnType::Table(_) if !outputs.is_empty() => {
+            let message = "OUT and INOUT arguments aren't allowed in TABLE functions";
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+        }
+        ReturnType::Table(columns) => {
+            for (number, (name, ty)) in columns.iter().enumerate() {
+                named_once(names, Some(name.as_str()))?;
+                let (ty, place) = (cx.routine_type(ty)?, written.arguments.len() + number);
+                outputs.push(RoutineOutput { name: Some(name.clone()), ty, mode: 't', place });
+            }
+            Ok((of_outputs(outputs).unwrap_or(Type::RECORD), true))
+        }
+    }
 }
 
 /// What OR REPLACE may not change.
@@ -426,6 +505,10 @@ pub(super) fn routines_in(cx: &DdlContext<'_>, database: Oid, schema: Oid) -> Ve
 /// The functions that have a type among their arguments or as their value.
 pub(super) fn routines_over(cx: &DdlContext<'_>, ty: Type) -> Vec<Arc<RoutineDescriptor>> {
     let is = |other: Type| other == ty || other.element() == Some(ty);
-    let over = |routine: &&Arc<RoutineDescriptor>| is(routine.returns) || routine.argument_types().any(is);
+    let over = |routine: &&Arc<RoutineDescriptor>| {
+        is(routine.returns)
+            || routine.argument_types().any(is)
+            || routine.outputs.iter().any(|output| is(output.ty))
+    };
     cx.catalog.routines.values().filter(over).cloned().collect()
 }

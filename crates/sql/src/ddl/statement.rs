@@ -286,6 +286,8 @@ pub(crate) struct CreateDomain {
 /// An argument of a function.
 #[derive(Clone, Debug)]
 pub(crate) struct Argument {
+    /// `i`, `o` or `b`.
+    pub mode: char,
     pub name: Option<String>,
     pub ty: DataType,
     pub default: Option<String>,
@@ -297,6 +299,14 @@ pub(crate) enum ReturnType {
     Void,
     Trigger,
     Type(DataType),
+    /// SETOF
+    Set(DataType),
+    /// TABLE: names and types of the columns.
+    Table(Vec<(String, DataType)>),
+    /// `record`, whose columns are OUT arguments; whether it is a set.
+    Record(bool),
+    /// Nothing is said: OUT arguments are.
+    Outputs,
 }
 
 /// Options that CREATE and ALTER FUNCTION have, as far as given.
@@ -305,6 +315,8 @@ pub(crate) struct RoutineOptions {
     pub volatility: Option<char>,
     pub strict: Option<bool>,
     pub definer: Option<bool>,
+    /// ROWS is given; nothing depends on the number.
+    pub rows: bool,
     /// SET search_path, or (`Some(None)`) RESET.
     pub search_path: Option<Option<Vec<String>>>,
     pub parallel: Option<char>,

@@ -20,6 +20,7 @@
 
 pub(crate) mod nested;
 pub(crate) mod plpgsql;
+pub(crate) mod rows;
 pub(crate) mod stack;
 pub(crate) mod statements;
 pub(crate) mod trigger;

@@ -2,6 +2,8 @@
 
 use super::plpgsql::frame::{Frame, Holder};
 use super::plpgsql::machine::{Gives, Machine};
+use super::plpgsql::rows::Shape;
+use super::rows;
 use super::stack::{Deep, planning};
 use super::statements::{Answer, Mark, Statements, without_position};
 use super::{Compiled, MOST_CALLS, compiled, too_deep};
@@ -64,14 +66,18 @@ pub(crate) async fn call(
 ) -> SqlResult<Datum> {
     let body = compiled(routine)?;
     let add = |frame: &mut Frame| {
-        for (number, (argument, value)) in routine.arguments.iter().zip(args.iter()).enumerate() {
-            let holder = Holder::Value(ColumnType::plain(argument.ty), value.clone());
+        for (number, declared) in routine.declared().iter().enumerate() {
+            let value = declared.input.and_then(|at| args.get(at)).cloned().unwrap_or_default();
             let unnamed = format!("${}", number + 1);
-            frame.add(Some(&routine.name), argument.name.as_deref().unwrap_or(&unnamed), holder);
+            let holder = Holder::Value(ColumnType::plain(declared.ty), value);
+            frame.add(Some(&routine.name), declared.name.unwrap_or(&unnamed), holder);
         }
     };
     match &*body {
         Compiled::Sql(statements) => Deep::new(run_sql(host, routine, statements, args, cx)).await,
+        Compiled::PlPgSql(_) if routine.set || !routine.outputs.is_empty() => {
+            run(host, routine, Gives::Rows(Arc::new(Shape::of(routine))), cx, add).await
+        }
         Compiled::PlPgSql(_) if routine.returns == Type::VOID => {
             // Nothing is the empty text here, and NULL in SQL.
             run(host, routine, Gives::Nothing, cx, add).await.map(|_| Datum::text(""))
@@ -128,8 +134,13 @@ async fn run_sql(
     let mut value = Datum::Null;
     for (position, statement) in statements.iter().enumerate() {
         let last = position + 1 == statements.len();
-        let answer = nested.run(statement, &variables, args.clone(), usize::from(last)).await?;
-        if !last || routine.returns == Type::VOID {
+        let most = usize::from(last && !routine.set);
+        let answer = nested.run(statement, &variables, args.clone(), most).await?;
+        if !last || (routine.returns == Type::VOID && !routine.set) {
+            continue;
+        }
+        if routine.gives_rows() {
+            value = nested.rows(routine, answer)?;
             continue;
         }
         let ty = match answer.columns.as_deref() {
@@ -155,6 +166,27 @@ pub(crate) fn not_here(statement: &Statement) -> SqlError {
 }
 
 impl Nested<'_> {
+    /// What a function in SQL gives for rows.
+    fn rows(&self, routine: &RoutineDescriptor, answer: Answer) -> SqlResult<Datum> {
+        let wanted = routine.columns();
+        let columns = answer.columns.as_deref().unwrap_or_default();
+        if columns.len() != wanted.len() {
+            return Err(mismatch(routine, "Final statement returns another number of columns."));
+        }
+        let mut given = Vec::with_capacity(answer.rows.len());
+        for row in answer.rows {
+            let values = row.into_iter().zip(columns.iter().zip(&wanted));
+            let values = values.map(|(value, (column, (_, ty)))| {
+                self.convert(value, column.ty.ty, ColumnType::plain(*ty))
+            });
+            given.push(rows::row(values.collect::<SqlResult<_>>()?));
+        }
+        if given.is_empty() && !routine.set {
+            given.push(rows::row(vec![Datum::Null; wanted.len()]));
+        }
+        Ok(rows::value(given))
+    }
+
     /// Makes everything ready for a plan: its locks, privileges and modes.
     async fn admit(&self, plan: &CachedPlan) -> SqlResult<()> {
         let shared = &self.view.shared;

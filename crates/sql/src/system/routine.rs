@@ -3,7 +3,7 @@
 use super::deparse::format_type;
 use super::row::{SystemContext, bool, int, letter, oid, oidvector, optional, text};
 use crate::catalog::descriptor::TableDescriptor;
-use crate::catalog::routine::{RoutineArgument, RoutineDescriptor, TriggerDescriptor};
+use crate::catalog::routine::{Declared, RoutineDescriptor, RoutineOutput, TriggerDescriptor};
 use crate::ddl::tokens::{quote_ident, quote_literal};
 use crate::session::view::SessionView;
 use sql_types::functions::RegKind;
@@ -27,18 +27,26 @@ impl SessionView {
 
     /// The arguments of a function as they are declared; `identity`: without their defaults.
     pub(super) fn routine_arguments(&self, routine: &RoutineDescriptor, identity: bool) -> String {
-        let one = |argument: &RoutineArgument| {
+        let one = |declared: &Declared<'_>| {
             let mut out = String::new();
-            if let Some(name) = &argument.name {
+            match declared.mode {
+                'o' => out.push_str("OUT "),
+                'b' => out.push_str("INOUT "),
+                _ => {}
+            }
+            if let Some(name) = declared.name {
                 let _ = write!(out, "{} ", quote_ident(name));
             }
-            out.push_str(&self.type_text(argument.ty));
-            if let Some(default) = argument.default.as_deref().filter(|_| !identity) {
+            out.push_str(&self.type_text(declared.ty));
+            let argument = declared.input.and_then(|at| routine.arguments.get(at));
+            let default = argument.and_then(|argument| argument.default.as_deref());
+            if let Some(default) = default.filter(|_| !identity) {
                 let _ = write!(out, " DEFAULT {}", self.named_types(default));
             }
             out
         };
-        routine.arguments.iter().map(one).collect::<Vec<_>>().join(", ")
+        let declared = routine.declared();
+        declared.iter().filter(|declared| declared.mode != 't').map(one).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether the arguments of a function have these types, given by name.
@@ -66,7 +74,16 @@ impl SessionView {
 
     /// The type of a function's value.
     pub(super) fn routine_result(&self, routine: &RoutineDescriptor) -> String {
-        self.type_text(routine.returns)
+        if routine.outputs.iter().any(|output| output.mode == 't') {
+            let column = |output: &RoutineOutput| {
+                let name = quote_ident(output.name.as_deref().unwrap_or_default());
+                format!("{name} {}", self.type_text(output.ty))
+            };
+            let columns: Vec<String> = routine.outputs.iter().map(column).collect();
+            return format!("TABLE({})", columns.join(", "));
+        }
+        let set = if routine.set { "SETOF " } else { "" };
+        format!("{set}{}", self.type_text(routine.returns))
     }
 
     /// The default of the argument at a position from 1.
@@ -197,11 +214,13 @@ pub(super) fn procs(cx: &SystemContext<'_>) -> Vec<Row> {
     let database = cx.database();
     let ours = cx.catalog().routines.values().filter(|routine| routine.database == database);
     let row = |routine: &Arc<RoutineDescriptor>| {
-        let names = routine
-            .arguments
-            .iter()
-            .map(|argument| Datum::text(argument.name.as_deref().unwrap_or_default()));
-        let named = routine.arguments.iter().any(|argument| argument.name.is_some());
+        let declared = routine.declared();
+        let names = declared.iter().map(|argument| Datum::text(argument.name.unwrap_or_default()));
+        let named = declared.iter().any(|argument| argument.name.is_some());
+        let of_outputs = |ty: Type, value: &dyn Fn(&Declared<'_>) -> Datum| match routine.outputs.is_empty() {
+            true => Datum::Null,
+            false => Datum::array(ty, declared.iter().map(value).collect()),
+        };
         let defaults: Vec<&str> =
             routine.arguments.iter().filter_map(|argument| argument.default.as_deref()).collect();
         let defaults = (!defaults.is_empty()).then(|| defaults.join(", "));
@@ -212,20 +231,22 @@ pub(super) fn procs(cx: &SystemContext<'_>) -> Vec<Row> {
             ("proowner", oid(routine.owner)),
             ("prolang", oid(routine.language.oid())),
             ("procost", int(i64::from(routine.cost.unwrap_or(100)))),
-            ("prorows", int(0)),
+            ("prorows", int(if routine.set { 1000 } else { 0 })),
             ("provariadic", oid(0)),
             ("prosupport", oid(0)),
             ("prokind", letter('f')),
             ("prosecdef", bool(routine.definer)),
             ("proleakproof", bool(false)),
             ("proisstrict", bool(routine.strict)),
-            ("proretset", bool(false)),
+            ("proretset", bool(routine.set)),
             ("provolatile", letter(routine.volatility)),
             ("proparallel", letter(routine.parallel)),
             ("pronargs", int(routine.arguments.len() as i64)),
             ("pronargdefaults", int(routine.defaults() as i64)),
             ("prorettype", oid(routine.returns.0)),
             ("proargtypes", oidvector(routine.argument_types().map(|ty| ty.0))),
+            ("proallargtypes", of_outputs(Type::OID, &|argument| Datum::Oid(argument.ty.0))),
+            ("proargmodes", of_outputs(Type::CHAR, &|argument| letter(argument.mode))),
             ("proargnames", if named { Datum::array(Type::TEXT, names.collect()) } else { Datum::Null }),
             ("proargdefaults", optional(defaults.as_deref())),
             ("prosrc", text(&routine.body)),

@@ -122,6 +122,10 @@ pub enum Stmt {
         when: Option<Sql>,
     },
     Return(Option<Sql>),
+    /// RETURN NEXT
+    ReturnNext(Option<Sql>),
+    /// RETURN QUERY
+    ReturnQuery(Source),
     Raise(Raise),
     /// RAISE without anything: the error being handled again.
     RaiseAgain,

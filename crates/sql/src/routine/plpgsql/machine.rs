@@ -4,6 +4,7 @@ use super::ast::{Block, Handler, Source, Stmt};
 use super::conditions::{self, ASSERT_FAILURE, CASE_NOT_FOUND, NO_RETURN};
 use super::frame::{Frame, Holder};
 use super::loops::after;
+use super::rows::Shape;
 use crate::exec::Reservation;
 use crate::parse::StatementKind;
 use crate::routine::stack::Deep;
@@ -22,7 +23,7 @@ pub(super) enum Flow {
 }
 
 /// What a body is to give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Gives {
     /// A value of a type.
     Value(Type),
@@ -30,6 +31,8 @@ pub(crate) enum Gives {
     Nothing,
     /// A row, or NULL: triggers.
     Row,
+    /// A set, or what is assigned to OUT arguments.
+    Rows(Arc<Shape>),
 }
 
 /// A running body.
@@ -45,6 +48,9 @@ pub(crate) struct Machine<'s> {
     steps: u32,
     /// What the variables take.
     pub(super) held: Reservation,
+    /// What RETURN NEXT and RETURN QUERY gave, and what it takes.
+    pub(super) rows: Vec<Datum>,
+    pub(super) rows_held: Reservation,
 }
 
 /// Steps between looks at whether the statement was cancelled.
@@ -63,6 +69,8 @@ impl<'s> Machine<'s> {
             handled: Vec::new(),
             steps: 0,
             held: Reservation::default(),
+            rows: Vec::new(),
+            rows_held: Reservation::default(),
         }
     }
 
@@ -72,6 +80,7 @@ impl<'s> Machine<'s> {
         self.found = self.frame.add(None, "found", no);
         self.account()?;
         match self.block(block).await? {
+            Flow::Return | Flow::Next if matches!(self.gives, Gives::Rows(_)) => Ok(self.given()),
             Flow::Return => Ok(self.returned.unwrap_or_default()),
             Flow::Next if self.gives == Gives::Nothing => Ok(Datum::Null),
             Flow::Next => {
@@ -208,6 +217,8 @@ impl<'s> Machine<'s> {
                 self.returned = self.result(value.as_ref()).await?;
                 return Ok(Flow::Return);
             }
+            Stmt::ReturnNext(value) => self.return_next(value.as_ref()).await?,
+            Stmt::ReturnQuery(source) => self.return_query(source).await?,
             Stmt::Raise(raise) => self.raise(raise).await?,
             Stmt::RaiseAgain => {
                 return Err(self.handled.last().cloned().unwrap_or_else(|| {

@@ -1,4 +1,5 @@
-//! PL/pgSQL: [`parse`] reads a body, [`machine`] runs it, with [`declare`], [`loops`], [`values`] and [`raise`].
+//! PL/pgSQL: [`parse`] reads a body, [`machine`] runs it, with [`declare`], [`loops`], [`values`], [`rows`] and
+//! [`raise`].
 //!
 //! The parser is pure. Expressions are not parsed here: each is the query `SELECT expression`.
 
@@ -10,6 +11,7 @@ mod loops;
 pub(crate) mod machine;
 pub mod parse;
 mod raise;
+pub(crate) mod rows;
 mod values;
 #[cfg(test)]
 mod tests;

@@ -143,12 +143,14 @@ impl Machine<'_> {
     }
 
     pub(super) async fn result(&mut self, value: Option<&Sql>) -> SqlResult<Option<Datum>> {
-        match (self.gives, value) {
+        match (self.gives.clone(), value) {
             (Gives::Nothing, None) => Ok(None),
             (Gives::Nothing, Some(_)) => {
                 let message = "RETURN cannot have a parameter in function returning void";
                 Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message))
             }
+            (Gives::Rows(_), None) => Ok(None),
+            (Gives::Rows(shape), Some(_)) => Err(shape.no_value()),
             (_, None) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "missing expression at or near \";\"")),
             (Gives::Value(to), Some(value)) => {
                 let (value, ty) = self.value(value).await?;

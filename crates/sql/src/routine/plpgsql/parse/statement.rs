@@ -1,6 +1,6 @@
 //! Statements that hold no others.
 
-use super::super::ast::{Into, Raise, Stmt, Target};
+use super::super::ast::{Into, Raise, Source, Stmt, Target};
 use super::super::conditions;
 use super::text::message_parts;
 use super::{Parser, invalid_sqlstate, unknown_condition};
@@ -11,8 +11,20 @@ use sqlparser::tokenizer::Token;
 impl Parser {
     pub(super) fn returning(&mut self) -> SqlResult<Stmt> {
         self.c.advance();
-        if self.c.at_words("next") || self.c.at_words("query") {
-            return Err(SqlError::unsupported("a function that returns a set"));
+        if self.c.take("next") {
+            let value = match self.c.peek() {
+                Some(Token::SemiColon) => None,
+                _ => Some(Sql::expression(&self.until_semicolon()?)?),
+            };
+            return Ok(Stmt::ReturnNext(value));
+        }
+        if self.c.take("query execute") {
+            let query = Sql::expression(&self.until_one(&["using"], false)?)?;
+            let using = if self.c.take("using") { self.expressions(&[])? } else { Vec::new() };
+            return Ok(Stmt::ReturnQuery(Source::Execute(query, using)));
+        }
+        if self.c.take("query") {
+            return Ok(Stmt::ReturnQuery(Source::Query(Sql::statement(&self.until_semicolon()?)?)));
         }
         if self.c.peek() == Some(&Token::SemiColon) {
             return Ok(Stmt::Return(None));

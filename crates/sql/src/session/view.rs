@@ -161,7 +161,7 @@ pub(crate) fn now_micros() -> i64 {
 fn schemas(names: &[String], user: &str, snapshot: &CatalogSnapshot, database: Oid) -> Arc<[String]> {
     let mut path: Vec<String> = Vec::with_capacity(names.len());
     for name in names {
-        let name = if name == "$user" { user } else { name };
+        let name: &str = if name == "$user" { user } else { name };
         if snapshot.schema(database, name).is_some() && !path.iter().any(|known| known == name) {
             path.push(name.to_string());
         }

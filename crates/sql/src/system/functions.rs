@@ -308,7 +308,15 @@ impl SessionView {
             }
             "pg_column_is_updatable" => Datum::Bool(snapshot.table(first).is_some()),
             "pg_relation_is_updatable" => Datum::Int4(if snapshot.table(first).is_some() { 28 } else { 0 }),
-            "acldefault" => Datum::array(Type::ACLITEM, Vec::new()),
+            // Of functions alone, whose privileges everybody has who does not lose them.
+            "acldefault" => match (text_arg(args, 0), args.get(1)) {
+                ("f", Some(Datum::Oid(owner))) => {
+                    let owner = snapshot.role_name(*owner);
+                    let items = [format!("=X/{owner}"), format!("{owner}=X/{owner}")];
+                    Datum::array(Type::ACLITEM, items.map(Datum::text).to_vec())
+                }
+                _ => Datum::array(Type::ACLITEM, Vec::new()),
+            },
             _ => return Ok(None),
         }))
     }

@@ -330,6 +330,9 @@ fn descriptions(cx: &SystemContext<'_>) -> Vec<Row> {
     for ty in user_types::mine(cx) {
         found.extend(ty.comment.as_deref().map(|comment| (ty.oid, oids::PG_TYPE, 0, comment)));
     }
+    for routine in catalog.routines.values().filter(|routine| routine.database == cx.database()) {
+        found.extend(routine.comment.as_deref().map(|comment| (routine.oid, oids::PG_PROC, 0, comment)));
+    }
     for schema in catalog.schemas.values().filter(|schema| schema.database == cx.database()) {
         found.extend(schema.comment.as_deref().map(|comment| (schema.oid, oids::PG_NAMESPACE, 0, comment)));
     }

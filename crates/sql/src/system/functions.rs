@@ -418,6 +418,16 @@ impl SessionView {
                 let everybody = letters.contains(['c', 'T']);
                 Ok(database.map(|database| everybody || allowed(database.owner, database.oid)))
             }
+            "function" => {
+                let oid = match rest.first() {
+                    Some(Datum::Text(name)) => match self.reg_in(RegKind::Procedure, name)? {
+                        Some(oid) => oid,
+                        None => return undefined("function", name, SqlState::UNDEFINED_FUNCTION),
+                    },
+                    _ => oid_arg(rest, 0),
+                };
+                Ok(Some(snapshot.routines.get(&oid).is_none_or(|own| snapshot.may_execute(role, own))))
+            }
             _ => Ok(Some(true)),
         }
     }

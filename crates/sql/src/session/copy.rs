@@ -8,6 +8,7 @@ use super::prepared::{self, CachedPlan};
 use super::run::{Environment, read_only};
 use super::view::{Times, now_micros};
 use crate::bind::{self, Bound, BoundCopy};
+use crate::catalog::routine::TriggerDescriptor;
 use crate::copy::{CopyColumn, CopyDecoder, CopyEncoder, CopyFormat, CopyOptions, OptionValue};
 use crate::ddl::tokens::Cursor;
 use crate::exec::{COPY_INPUT, execute, execute_over};
@@ -78,6 +79,11 @@ impl Session {
         let plan = Arc::new(prepared::finish(&view, bound, statement.text.len()));
         if from && self.transaction.as_ref().is_some_and(|open| open.read_only) {
             return Err(read_only("COPY FROM"));
+        }
+        // It is a statement for each batch of rows: such a trigger would run for each of them.
+        let once = |trigger: &TriggerDescriptor| trigger.insert && !trigger.for_row && !trigger.disabled;
+        if from && plan.changed.iter().any(|table| table.triggers.iter().any(once)) {
+            return Err(SqlError::unsupported("COPY into a table with triggers FOR EACH STATEMENT"));
         }
         let cancel = self.shared.cancel.clone();
         guarded(&cancel, deadline, async {

@@ -75,6 +75,12 @@ impl Binder<'_> {
             ast::Expr::CompoundFieldAccess { root, access_chain } => {
                 self.bind_access(root, access_chain, context)
             }
+            ast::Expr::QualifiedWildcard(name, _) if self.context.variables.is_some() => {
+                match self.variable(&super::names::qualified(name)?.name, false)? {
+                    Some(record @ Expr::Record(..)) => Ok(record),
+                    _ => self.bind_special(expr, context),
+                }
+            }
             ast::Expr::Collate { expr, collation } => self.bind_collate(expr, collation, context),
             _ => self.bind_special(expr, context),
         }

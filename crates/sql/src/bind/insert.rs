@@ -136,6 +136,8 @@ impl Binder<'_> {
     ) -> SqlResult<(Plan, Vec<ColumnId>)> {
         let Some(source) = &insert.source else { return Ok((Plan::one_row(), Vec::new())) };
         if let (SetExpr::Values(values), true) = (source.body.as_ref(), is_plain(source)) {
+            let expanded = self.expand_values(values)?;
+            let values = expanded.as_ref().unwrap_or(values);
             return self.insert_values(values, table, ids, explicit, env);
         }
         let plan = self.bind_query_with(source, env, QueryOptions { settle_types: false })?;

@@ -313,6 +313,12 @@ impl Binder<'_> {
             .find_relation(name.schema.as_deref(), &name.name)
             .map_err(|error| self.at(error, name.span))?;
         let Some((relation, depth)) = found else {
+            if name.schema.is_none()
+                && let Some(Expr::Record(values, Some(fields))) = self.variable(&name.name, false)?
+            {
+                let columns = fields.iter().map(|field| PlanColumn::new(field.name.as_str(), field.ty));
+                return Ok(columns.zip(values).collect());
+            }
             return Err(self.missing_from(name.schema.as_deref(), &name.name, name.span, context));
         };
         let Some(scope) = context.scope.ancestor(depth) else { return Ok(Vec::new()) };

@@ -6,6 +6,7 @@ use super::Binder;
 use super::context::ExprContext;
 use crate::plan::Expr;
 use sql_types::{RecordField, SqlError, SqlResult, SqlState, Type};
+use sqlparser::ast;
 use std::sync::Arc;
 
 /// What a name stands for.
@@ -108,6 +109,34 @@ impl Binder<'_> {
                 .with_detail("It could refer to either a PL/pgSQL variable or a table column."));
         }
         found.expr().map(Some)
+    }
+
+    /// VALUES with the fields of records in the place of `record.*`; `None` if there is nothing of the kind.
+    pub(super) fn expand_values(&self, values: &ast::Values) -> SqlResult<Option<ast::Values>> {
+        let is_star = |expr: &ast::Expr| matches!(expr, ast::Expr::QualifiedWildcard(..));
+        let Some(variables) = self.context.variables else { return Ok(None) };
+        if !values.rows.iter().any(|row| row.content.iter().any(is_star)) {
+            return Ok(None);
+        }
+        let mut expanded = values.clone();
+        for row in &mut expanded.rows {
+            let mut exprs = Vec::with_capacity(row.content.len());
+            for expr in std::mem::take(&mut row.content) {
+                let name = match &expr {
+                    ast::Expr::QualifiedWildcard(name, _) => super::names::qualified(name)?.name.into_owned(),
+                    _ => String::new(),
+                };
+                match variables.find(&name).map(|variable| &variable.kind) {
+                    Some(VariableKind::Row(fields)) => exprs.extend(fields.iter().map(|(field, ..)| {
+                        let parts = [&*name, &**field].map(|part| ast::Ident::with_quote('"', part));
+                        ast::Expr::CompoundIdentifier(parts.to_vec())
+                    })),
+                    _ => exprs.push(expr),
+                }
+            }
+            row.content = exprs;
+        }
+        Ok(Some(expanded))
     }
 
     /// The variable, or the field of one, that a name of several parts stands for.

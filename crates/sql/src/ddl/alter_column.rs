@@ -173,6 +173,7 @@ impl DdlContext<'_> {
         let what = format!("column {name} of table {}", table.name);
         drop_object::release_views(self, table, cascade, &what)?;
         self.release_column_policies(table, at, cascade, &what)?;
+        self.release_column_triggers(table, name, cascade, &what)?;
         let readers: Vec<String> =
             generated::readers(table, id).iter().map(|column| column.name.clone()).collect();
         for reader in &readers {
@@ -381,6 +382,7 @@ impl DdlContext<'_> {
         let session = view.eval(self.times);
         let context = view.bind_context(&session, &[]);
         self.refuse_retyping(table, at)?;
+        self.refuse_retyping_for_triggers(table, name)?;
         let mut changed = (**table).clone();
         changed.storage = u64::from(self.new_oid().await?);
         changed.columns[at].ty = new;

@@ -2,14 +2,16 @@
 
 use super::DdlContext;
 use super::constraint::column_position;
+use super::drop_object::dependents;
 use super::statement::{CreateTrigger, RoutineName};
-use super::tokens::Name;
+use super::tokens::{Cursor, Name};
 use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;
 use crate::catalog::routine::TriggerDescriptor;
 use crate::session::locks::mode;
 use crate::session::privileges::denied;
 use sql_types::{SqlError, SqlResult, SqlState, Type};
+use sqlparser::tokenizer::Token;
 use std::sync::Arc;
 
 fn undefined(name: &str, table: &str) -> SqlError {
@@ -104,7 +106,7 @@ fn checked_when(
 }
 
 fn mentions(text: &str, name: &str) -> SqlResult<bool> {
-    let mut cursor = super::tokens::Cursor::new(text)?;
+    let mut cursor = Cursor::new(text)?;
     while !cursor.is_end() {
         if cursor.at_words(name) {
             return Ok(true);
@@ -167,4 +169,61 @@ pub(super) fn enable(table: &mut TableDescriptor, name: Option<&str>, enabled: b
         }
     }
     if found { Ok(()) } else { Err(undefined(name.unwrap_or_default(), &table.name)) }
+}
+
+/// Whether a condition names a column: behind a period, as a field of `new` or `old`.
+fn names(when: &str, column: &str) -> bool {
+    let Ok(mut cursor) = Cursor::new(when) else { return false };
+    while !cursor.is_end() {
+        if !cursor.take_token(&Token::Period) {
+            cursor.advance();
+        } else if cursor.ident().is_ok_and(|word| word == column) {
+            return true;
+        }
+    }
+    false
+}
+
+impl DdlContext<'_> {
+    /// The triggers of a table that name one of its columns.
+    fn triggers_of_column(&self, table: &TableDescriptor, column: &str) -> Vec<String> {
+        let id = table.columns.iter().find(|known| known.name == column).map(|known| known.id);
+        let concerned = |trigger: &&TriggerDescriptor| {
+            id.is_some_and(|id| trigger.columns.contains(&id))
+                || trigger.when.as_deref().is_some_and(|when| names(when, column))
+        };
+        table.triggers.iter().filter(concerned).map(|trigger| trigger.name.clone()).collect()
+    }
+
+    /// Before a column goes: triggers that name it go with it (`cascade`), or it is refused.
+    pub(super) fn release_column_triggers(
+        &mut self,
+        table: &Arc<TableDescriptor>,
+        column: &str,
+        cascade: bool,
+        what: &str,
+    ) -> SqlResult<()> {
+        let found = self.triggers_of_column(table, column);
+        if found.is_empty() {
+            return Ok(());
+        }
+        for name in &found {
+            let described = format!("trigger {name} on table {}", table.name);
+            if !cascade {
+                return Err(dependents(what, format!("{described} depends on {what}")));
+            }
+            self.notice(format!("drop cascades to {described}"));
+        }
+        let mut changed = (*self.table_by_oid(table.oid)?).clone();
+        changed.triggers.retain(|trigger| !found.contains(&trigger.name));
+        self.put_table(changed).map(|_| ())
+    }
+
+    /// Refuses to give another type to a column that triggers name.
+    pub(super) fn refuse_retyping_for_triggers(&self, table: &TableDescriptor, column: &str) -> SqlResult<()> {
+        let Some(name) = self.triggers_of_column(table, column).into_iter().next() else { return Ok(()) };
+        let message = "cannot alter type of a column used in a trigger definition";
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .with_detail(format!("trigger {name} on table {} depends on column \"{column}\"", table.name)))
+    }
 }

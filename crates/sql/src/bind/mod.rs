@@ -221,6 +221,7 @@ impl<'a> Binder<'a> {
         inner.next_cte.set(self.next_cte.get());
         inner.depth.set(self.depth.get());
         inner.views.set(self.views.get());
+        inner.rebound.set(self.rebound.get());
         inner.owner = self.owner;
         inner.guarded.clone_from(&self.guarded);
         inner
@@ -229,6 +230,7 @@ impl<'a> Binder<'a> {
     /// Takes over what a binder from [`Self::within`] found out.
     pub(crate) fn absorb(&self, inner: Binder<'_>) {
         self.next_cte.set(inner.next_cte.get());
+        self.rebound.set(inner.rebound.get());
         for needed in inner.reads.into_inner() {
             self.need(needed);
         }

@@ -8,9 +8,10 @@ use crate::catalog::descriptor::{ColumnId, TableDescriptor};
 use crate::catalog::routine::{TriggerDescriptor, TriggerEvent};
 use crate::exec::relation::row_bytes;
 use crate::exec::{ExecContext, Reservation};
+use crate::plan::Expr;
 use crate::routine::trigger::TriggerCall;
 use sql_types::{Datum, Row, SqlResult};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The triggers of a table for one event of a statement, and the rows that AFTER triggers wait for.
 pub(super) struct Triggers {
@@ -20,6 +21,8 @@ pub(super) struct Triggers {
     chosen: Vec<usize>,
     queue: Vec<(Option<Row>, Option<Row>)>,
     memory: Reservation,
+    /// The conditions of those chosen, bound when the first of them is wanted.
+    conditions: OnceLock<Vec<Option<Expr>>>,
 }
 
 impl Triggers {
@@ -33,7 +36,7 @@ impl Triggers {
         };
         let all = table.triggers.iter().enumerate();
         let chosen = all.filter(|(_, trigger)| runs(trigger)).map(|(position, _)| position).collect();
-        Triggers { table: table.clone(), event, chosen, queue: Vec::new(), memory: Reservation::default() }
+        Triggers { table: table.clone(), event, chosen, queue: Vec::new(), memory: Reservation::default(), conditions: OnceLock::new() }
     }
 
     /// The same without any.
@@ -51,23 +54,43 @@ impl Triggers {
         self.event != TriggerEvent::Delete && self.any(true, true)
     }
 
-    fn of(&self, before: bool, for_row: bool) -> impl Iterator<Item = &TriggerDescriptor> {
-        let all = self.chosen.iter().filter_map(|position| self.table.triggers.get(*position));
-        all.filter(move |trigger| trigger.before == before && trigger.for_row == for_row)
+    /// Those for a time, each with its place among those chosen.
+    fn of(&self, before: bool, for_row: bool) -> impl Iterator<Item = (usize, &TriggerDescriptor)> {
+        let all = self.chosen.iter().map(|position| self.table.triggers.get(*position));
+        let all = all.enumerate().filter_map(|(place, trigger)| Some((place, trigger?)));
+        all.filter(move |(_, trigger)| trigger.before == before && trigger.for_row == for_row)
+    }
+
+    fn condition(&self, place: usize, cx: &ExecContext<'_>) -> SqlResult<Option<&Expr>> {
+        if self.conditions.get().is_none() {
+            let chosen = self.chosen.iter().map(|position| match self.table.triggers.get(*position) {
+                Some(trigger) => cx.host.trigger_condition(&self.table, trigger),
+                None => Ok(None),
+            });
+            // Nobody else sets it meanwhile.
+            let _ = self.conditions.set(chosen.collect::<SqlResult<_>>()?);
+        }
+        Ok(self.conditions.get().and_then(|conditions| conditions.get(place)?.as_ref()))
     }
 
     fn any(&self, before: bool, for_row: bool) -> bool {
         self.of(before, for_row).next().is_some()
     }
 
+    /// Calls the function of a trigger if its condition holds. The row to go on with; `None` for none.
     async fn call(
         &self,
-        trigger: &TriggerDescriptor,
+        (place, trigger): (usize, &TriggerDescriptor),
         old: Option<&[Datum]>,
         new: Option<&[Datum]>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Option<Row>> {
         let call = TriggerCall { table: &self.table, trigger, event: self.event, old, new };
+        if let Some(condition) = self.condition(place, cx)?
+            && !call.meets(condition, cx)?
+        {
+            return Ok(Some(new.or(old).unwrap_or_default().to_vec()));
+        }
         cx.host.call_trigger(&call, cx).await
     }
 

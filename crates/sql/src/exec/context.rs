@@ -3,7 +3,7 @@
 use super::MemoryBudget;
 use crate::analytic::EngineChoice;
 use crate::catalog::descriptor::TableDescriptor;
-use crate::catalog::routine::RoutineDescriptor;
+use crate::catalog::routine::{RoutineDescriptor, TriggerDescriptor};
 use crate::dml::deferred::Deferred;
 use crate::plan::{Checks, Expr, Plan};
 use crate::routine::trigger::TriggerCall;
@@ -88,8 +88,15 @@ pub trait ExecHost: Send + Sync {
     ) -> SqlResult<Datum> {
         Err(SqlError::unsupported("a function of the user's own here"))
     }
-    /// Runs the function of a trigger, if its condition holds. The row it returns, with all columns of the table;
-    /// `None` for NULL.
+    /// The condition of a trigger, over the values of `new` and `old` as parameters.
+    fn trigger_condition(
+        &self,
+        _table: &Arc<TableDescriptor>,
+        _trigger: &TriggerDescriptor,
+    ) -> SqlResult<Option<Expr>> {
+        Err(SqlError::unsupported("a trigger here"))
+    }
+    /// Runs the function of a trigger. The row it returns, with all columns of the table; `None` for NULL.
     async fn call_trigger(&self, _call: &TriggerCall<'_>, _cx: &ExecContext<'_>) -> SqlResult<Option<Row>> {
         Err(SqlError::unsupported("a trigger here"))
     }

@@ -9,6 +9,7 @@ use crate::catalog::descriptor::TableDescriptor;
 use crate::catalog::routine::{RoutineDescriptor, TriggerDescriptor, TriggerEvent};
 use crate::exec::ExecContext;
 use crate::exec::eval::{EvalEnv, is_true};
+use crate::plan::Expr;
 use crate::session::Host;
 use sql_types::{ColumnType, Datum, RecordValue, Row, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
@@ -120,17 +121,28 @@ fn check_structure(record: &RecordValue, columns: &[(Arc<str>, ColumnType)]) -> 
     if fields.len() == columns.len() { Ok(()) } else { wrong(None) }
 }
 
-/// Whether the condition of a trigger holds.
-pub(crate) fn applies(host: &Host<'_>, call: &TriggerCall<'_>, cx: &ExecContext<'_>) -> SqlResult<bool> {
-    let Some(when) = &call.trigger.when else { return Ok(true) };
-    let context = host.view.bind_context(cx.eval, &[]);
-    let bound = planning(|| bind::bind_trigger_condition(when, call.table, &context))?;
-    let columns = fields(call.table).len();
-    let values = |row: Option<&[Datum]>| match row {
-        Some(row) => visible(call.table, row),
-        None => vec![Datum::Null; columns],
-    };
-    let mut params = values(call.new);
-    params.extend(values(call.old));
-    is_true(&bound, &[], &EvalEnv { eval: cx.eval, params: &params, outer: None })
+impl TriggerCall<'_> {
+    /// Whether the condition of the trigger, as [`condition`] gives it, holds.
+    pub(crate) fn meets(&self, condition: &Expr, cx: &ExecContext<'_>) -> SqlResult<bool> {
+        let columns = fields(self.table).len();
+        let values = |row: Option<&[Datum]>| match row {
+            Some(row) => visible(self.table, row),
+            None => vec![Datum::Null; columns],
+        };
+        let mut params = values(self.new);
+        params.extend(values(self.old));
+        is_true(condition, &[], &EvalEnv { eval: cx.eval, params: &params, outer: None })
+    }
+}
+
+/// The condition of a trigger over the values of `new` and `old` as parameters.
+pub(crate) fn condition(
+    host: &Host<'_>,
+    table: &Arc<TableDescriptor>,
+    trigger: &TriggerDescriptor,
+) -> SqlResult<Option<Expr>> {
+    let Some(when) = &trigger.when else { return Ok(None) };
+    let eval = host.view.eval(host.times);
+    let context = host.view.bind_context(&eval, &[]);
+    planning(|| bind::bind_trigger_condition(when, table, &context)).map(Some)
 }

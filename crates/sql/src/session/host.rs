@@ -7,7 +7,7 @@ use super::sequences;
 use super::view::{SessionView, Times};
 use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;
-use crate::catalog::routine::RoutineDescriptor;
+use crate::catalog::routine::{RoutineDescriptor, TriggerDescriptor};
 use crate::exec::{ExecContext, ExecHost};
 use crate::plan::{Checks, Expr};
 use crate::routine;
@@ -122,10 +122,15 @@ impl ExecHost for Host<'_> {
         routine::nested::call(&host, routine, args, &cx).await
     }
 
+    fn trigger_condition(
+        &self,
+        table: &Arc<TableDescriptor>,
+        trigger: &TriggerDescriptor,
+    ) -> SqlResult<Option<Expr>> {
+        routine::trigger::condition(self, table, trigger)
+    }
+
     async fn call_trigger(&self, call: &TriggerCall<'_>, cx: &ExecContext<'_>) -> SqlResult<Option<Row>> {
-        if !routine::trigger::applies(self, call, cx)? {
-            return Ok(call.new.or(call.old).map(<[Datum]>::to_vec).or(Some(Row::new())));
-        }
         let Some(function) = self.view.snapshot().routines.get(&call.trigger.routine).cloned() else {
             return Err(SqlError::internal("the function of a trigger is gone"));
         };

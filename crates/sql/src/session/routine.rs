@@ -52,6 +52,9 @@ impl Session {
                 return Err(SqlError::new(sql_types::SqlState::UNDEFINED_OBJECT, message));
             }
         }
+        if self.is_past() {
+            return Err(SqlError::unsupported("DO in a read of the past"));
+        }
         let Compiled::PlPgSql(block) = compile(Language::PlPgSql, body)? else {
             return Err(SqlError::internal("not PL/pgSQL"));
         };

@@ -84,7 +84,12 @@ impl Binder<'_> {
     }
 
     /// Whether a name that a user's function has, too, is to be a function that is built in, which then comes first.
-    pub(super) fn is_built_in(&self, name: &str, call: &ast::Function, context: &mut ExprContext<'_>) -> bool {
+    pub(super) fn is_built_in(
+        &self,
+        name: &str,
+        call: &ast::Function,
+        context: &mut ExprContext<'_>,
+    ) -> bool {
         if functions::is_aggregate(name)
             || functions::is_window_function(name)
             || functions::is_set_function(name)

@@ -402,7 +402,9 @@ impl Binder<'_> {
         let written = qualified(name)?;
         let scope = Scope { parent: laterals.scope, ..Scope::default() };
         let mut context = ExprContext::new(&scope, laterals.env.ctes, Clause::From);
-        let own = self.bind_table_routine(name, args, &mut context).map_err(|error| self.at(error, written.span))?;
+        let own = self
+            .bind_table_routine(name, args, &mut context)
+            .map_err(|error| self.at(error, written.span))?;
         // An OUT argument names the column itself.
         let output = own.as_ref().and_then(|(_, routine)| match routine.as_ref()?.outputs.as_slice() {
             [only] => only.name.clone(),

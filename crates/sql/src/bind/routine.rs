@@ -180,7 +180,9 @@ impl Binder<'_> {
         let mut nested: Vec<usize> =
             (0..).zip(&given.exprs).filter(|(_, expr)| self.is_routine(expr)).map(|(at, _)| at).collect();
         let refuse_rows = || match candidates.iter().any(|candidate| candidate.gives_rows()) {
-            true => Err(SqlError::unsupported("a subquery or such a call as argument of a function that gives rows")),
+            true => Err(SqlError::unsupported(
+                "a subquery or such a call as argument of a function that gives rows",
+            )),
             false => Ok(()),
         };
         if !nested.is_empty() {
@@ -300,7 +302,8 @@ fn some_call() -> SqlResult<ast::Function> {
     };
     if let ast::Statement::Query(query) = *parsed
         && let ast::SetExpr::Select(select) = *query.body
-        && let Some(ast::SelectItem::UnnamedExpr(ast::Expr::Function(call))) = select.projection.into_iter().next()
+        && let Some(ast::SelectItem::UnnamedExpr(ast::Expr::Function(call))) =
+            select.projection.into_iter().next()
     {
         return Ok(call);
     }

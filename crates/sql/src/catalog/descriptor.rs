@@ -4,8 +4,8 @@
 //! plans; a change writes a new one with `version + 1`.
 
 use super::OnCommit;
-use super::routine::TriggerDescriptor;
 use super::policy::RowSecurity;
+use super::routine::TriggerDescriptor;
 use crate::statistics::StatisticsCell;
 use crate::table::BoundIndexes;
 use serde::{Deserialize, Serialize};

@@ -22,8 +22,8 @@
 
 pub mod descriptor;
 mod lookup;
-pub mod routine;
 pub mod policy;
+pub mod routine;
 mod snapshot;
 pub mod store;
 pub(crate) mod temporary;

@@ -196,8 +196,7 @@ impl RoutineDescriptor {
 impl CatalogSnapshot {
     /// Whether a role may call a function. Without a record of what was granted everybody may.
     pub fn may_execute(&self, role: Oid, routine: &RoutineDescriptor) -> bool {
-        !self.acls.contains_key(&routine.oid)
-            || self.has_privilege(role, routine.owner, routine.oid, 'X')
+        !self.acls.contains_key(&routine.oid) || self.has_privilege(role, routine.owner, routine.oid, 'X')
     }
 }
 

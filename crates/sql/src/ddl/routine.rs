@@ -6,10 +6,7 @@ use super::statement::{CreateRoutine, ReturnType, RoutineAction, RoutineName};
 use super::tokens::{Cursor, quote_ident};
 use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;
-use crate::catalog::routine::{
-    Language, MOST_ARGUMENTS, RoutineArgument, RoutineDescriptor, RoutineOutput,
-};
-use crate::parse::StatementKind;
+use crate::catalog::routine::{Language, MOST_ARGUMENTS, RoutineArgument, RoutineDescriptor, RoutineOutput};
 use crate::routine::nested::{argument_variables, mismatch};
 use crate::routine::{Compiled, compile};
 use sql_types::cast::{CastKind, cast_kind};
@@ -147,15 +144,17 @@ impl DdlContext<'_> {
             if columns.len() != wanted.len() {
                 let detail = match wanted.len() {
                     1 => "Final statement must return exactly one column.".to_string(),
-                    _ if columns.len() < wanted.len() => "Final statement returns too few columns.".to_string(),
+                    _ if columns.len() < wanted.len() => {
+                        "Final statement returns too few columns.".to_string()
+                    }
                     _ => "Final statement returns too many columns.".to_string(),
                 };
                 return Err(mismatch(routine, &detail));
             }
             for (column, (_, wanted)) in columns.iter().zip(&wanted) {
                 let ty = column.ty.ty;
-                let fits = ty == *wanted
-                    || cast_kind(ty, *wanted).is_some_and(|kind| kind != CastKind::Explicit);
+                let fits =
+                    ty == *wanted || cast_kind(ty, *wanted).is_some_and(|kind| kind != CastKind::Explicit);
                 if !fits {
                     let detail = format!("Actual return type is {}.", self.shown_type(ty));
                     return Err(mismatch(routine, &detail));
@@ -401,7 +400,8 @@ fn refuse_named(cx: &DdlContext<'_>, routine: &RoutineDescriptor, verb: &str) ->
     let what = format!("{verb} function {}", cx.shown_routine(routine));
     cx.refuse_views_of(routine.oid, &what)?;
     for table in cx.catalog.tables.values() {
-        let mut defaults = table.columns.iter().filter_map(|column| Some((column, column.default.as_deref()?)));
+        let mut defaults =
+            table.columns.iter().filter_map(|column| Some((column, column.default.as_deref()?)));
         if let Some((column, _)) = defaults.find(|(_, text)| calls(text, &routine.name)) {
             let user = format!("column {} of table {}", column.name, table.name);
             return Err(SqlError::unsupported(format!("to {what} while the default of {user} calls it"))

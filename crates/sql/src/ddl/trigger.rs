@@ -220,7 +220,11 @@ impl DdlContext<'_> {
     }
 
     /// Refuses to give another type to a column that triggers name.
-    pub(super) fn refuse_retyping_for_triggers(&self, table: &TableDescriptor, column: &str) -> SqlResult<()> {
+    pub(super) fn refuse_retyping_for_triggers(
+        &self,
+        table: &TableDescriptor,
+        column: &str,
+    ) -> SqlResult<()> {
         let Some(name) = self.triggers_of_column(table, column).into_iter().next() else { return Ok(()) };
         let message = "cannot alter type of a column used in a trigger definition";
         Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)

@@ -41,7 +41,9 @@ impl Began {
             let found = kv::get_many(cx, &keys, None).await?;
             for ((key, row), value) in rows.iter().zip(found) {
                 let same = match value {
-                    Some(value) => codec.row_value(&codec.decode_row(key, &value)?)? == codec.row_value(row)?,
+                    Some(value) => {
+                        codec.row_value(&codec.decode_row(key, &value)?)? == codec.row_value(row)?
+                    }
                     None => false,
                 };
                 if !same {
@@ -56,6 +58,7 @@ impl Began {
 fn changed(done: &str) -> SqlError {
     let message =
         format!("tuple to be {done} was already modified by an operation triggered by the current command");
-    SqlError::new(SqlState("27000"), message)
-        .with_hint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.")
+    SqlError::new(SqlState("27000"), message).with_hint(
+        "Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.",
+    )
 }

@@ -3,8 +3,8 @@
 use super::conflict::Conflict;
 use super::deferred::check_statement;
 use super::foreign_key::ReferencedKeys;
-use super::trigger::Triggers;
 use super::policy::{self, Checked};
+use super::trigger::Triggers;
 use super::write::{self, Uniqueness};
 use super::{Changing, Outcome, Source, check, meets_functions, reads, violation};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};

@@ -36,7 +36,14 @@ impl Triggers {
         };
         let all = table.triggers.iter().enumerate();
         let chosen = all.filter(|(_, trigger)| runs(trigger)).map(|(position, _)| position).collect();
-        Triggers { table: table.clone(), event, chosen, queue: Vec::new(), memory: Reservation::default(), conditions: OnceLock::new() }
+        Triggers {
+            table: table.clone(),
+            event,
+            chosen,
+            queue: Vec::new(),
+            memory: Reservation::default(),
+            conditions: OnceLock::new(),
+        }
     }
 
     /// The same without any.

@@ -5,7 +5,7 @@ use super::plpgsql::machine::{Gives, Machine};
 use super::plpgsql::rows::Shape;
 use super::rows;
 use super::stack::{Deep, planning};
-use super::statements::{Answer, Mark, Statements, without_position};
+use super::statements::{Answer, Columns, Mark, Statements, without_position};
 use super::{Compiled, MOST_CALLS, compiled, too_deep};
 use crate::bind::{self, Variable, VariableKind, Variables};
 use crate::catalog::routine::RoutineDescriptor;
@@ -176,9 +176,8 @@ impl Nested<'_> {
         let mut given = Vec::with_capacity(answer.rows.len());
         for row in answer.rows {
             let values = row.into_iter().zip(columns.iter().zip(&wanted));
-            let values = values.map(|(value, (column, (_, ty)))| {
-                self.convert(value, column.ty.ty, ColumnType::plain(*ty))
-            });
+            let values = values
+                .map(|(value, (column, (_, ty)))| self.convert(value, column.ty.ty, ColumnType::plain(*ty)));
             given.push(rows::row(values.collect::<SqlResult<_>>()?));
         }
         if given.is_empty() && !routine.set {
@@ -285,7 +284,7 @@ impl Statements for Nested<'_> {
         Ok(found)
     }
 
-    fn relation(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Vec<(Arc<str>, ColumnType)>>> {
+    fn relation(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Columns>> {
         use crate::bind::{CatalogLookup, RelationRef};
         let found = self.view.catalog.relation(schema, name, &self.view.path)?;
         Ok(found.and_then(|found| match found {

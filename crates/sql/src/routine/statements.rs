@@ -61,6 +61,9 @@ pub(crate) struct Answer {
     pub memory: Reservation,
 }
 
+/// Names and types of columns.
+pub(crate) type Columns = Vec<(Arc<str>, ColumnType)>;
+
 impl Answer {
     /// That of a statement that gives nothing.
     pub(crate) fn nothing(kind: StatementKind) -> Answer {
@@ -90,7 +93,7 @@ pub(crate) trait Statements: Send {
     fn named_type(&self, ty: &DataType) -> SqlResult<ColumnType>;
 
     /// The columns of a table or view; `None` if there is none of the name.
-    fn relation(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Vec<(Arc<str>, ColumnType)>>>;
+    fn relation(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Columns>>;
 
     /// Tells the client.
     fn notice(&self, notice: Notice);

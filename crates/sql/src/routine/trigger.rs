@@ -1,8 +1,8 @@
 //! Triggers: which run for a change of rows, and what their functions see.
 
+use super::nested;
 use super::plpgsql::frame::Holder;
 use super::plpgsql::machine::Gives;
-use super::nested;
 use super::stack::planning;
 use crate::bind;
 use crate::catalog::descriptor::TableDescriptor;

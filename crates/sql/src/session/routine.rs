@@ -13,7 +13,7 @@ use crate::exec::MemoryBudget;
 use crate::parse::{Statement, StatementKind};
 use crate::routine::nested::{Nested, not_here};
 use crate::routine::plpgsql::machine::{Gives, Machine};
-use crate::routine::statements::{Answer, Mark, SessionMark, Statements};
+use crate::routine::statements::{Answer, Columns, Mark, SessionMark, Statements};
 use crate::routine::{Compiled, compile};
 use async_trait::async_trait;
 use sql_types::{ColumnType, Datum, SqlError, SqlResult, Type};
@@ -169,7 +169,7 @@ impl Statements for OfSession<'_> {
         self.with_nested(|nested| nested.named_type(ty))
     }
 
-    fn relation(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Vec<(Arc<str>, ColumnType)>>> {
+    fn relation(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Columns>> {
         self.with_nested(|nested| nested.relation(schema, name))
     }
 

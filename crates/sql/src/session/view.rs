@@ -227,7 +227,10 @@ impl SessionView {
         let mut view = self.clone();
         if routine.definer {
             let Some(owner) = self.snapshot().roles.get(&routine.owner) else {
-                return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, "the owner of the function is gone"));
+                return Err(SqlError::new(
+                    SqlState::INVALID_AUTHORIZATION,
+                    "the owner of the function is gone",
+                ));
             };
             (view.user, view.user_name) = (owner.oid, owner.name.as_str().into());
             view.of_function = true;

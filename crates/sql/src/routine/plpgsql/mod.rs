@@ -12,6 +12,6 @@ pub(crate) mod machine;
 pub mod parse;
 mod raise;
 pub(crate) mod rows;
-mod values;
 #[cfg(test)]
 mod tests;
+mod values;

@@ -251,11 +251,8 @@ impl Parser {
                 self.c.advance();
                 let at_end = |p: &Self| p.c.at_words("when") || p.c.peek() == Some(&Token::SemiColon);
                 let label = if at_end(self) { None } else { Some(self.c.ident()?) };
-                let when = if self.c.take("when") {
-                    Some(Sql::expression(&self.until_semicolon()?)?)
-                } else {
-                    None
-                };
+                let when =
+                    if self.c.take("when") { Some(Sql::expression(&self.until_semicolon()?)?) } else { None };
                 Stmt::Leave { exit: word == "exit", label, when }
             }
             "return" => self.returning()?,

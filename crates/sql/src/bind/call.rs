@@ -167,7 +167,18 @@ impl Binder<'_> {
         let args = self.bind_args(name, call, context)?.values;
         match name {
             "coalesce" => {
-                if self.calls_routines(context, before)
+                // The first one is wanted anyhow.
+                let mut behind = before;
+                if let Some(first) = args.first() {
+                    first.visit(&mut |part| {
+                        if let Expr::Column(index, _) = part
+                            && let Some(Virtual::Sub(sub)) = Virtual::of(*index)
+                        {
+                            behind = behind.max(sub + 1);
+                        }
+                    });
+                }
+                if self.calls_routines(context, behind)
                     && let Some(exprs) = plain_arguments(call)
                 {
                     context.subplans.truncate(before);

@@ -499,7 +499,9 @@ impl Binder<'_> {
         let operand = operand.as_ref().map(|operand| self.bind_expr(operand, context)).transpose()?;
         let operand = operand.map(|operand| self.resolve_unknown(operand)).transpose()?;
         let (mut tests, mut results) = (Vec::new(), Vec::new());
+        let (mut lazy, mut effects) = (false, self.calls_volatile(context, before));
         for when in conditions {
+            let from = context.subplans.len();
             tests.push(match &operand {
                 None => self.bind_condition(&when.condition, context, "CASE/WHEN")?,
                 Some(operand) => {
@@ -507,14 +509,24 @@ impl Binder<'_> {
                     self.operator("=", Some(operand.clone()), value)?
                 }
             });
+            effects |= self.calls_volatile(context, from);
+            let from = context.subplans.len();
             results.push(self.bind_expr(&when.result, context)?);
+            lazy |= self.calls_routines(context, from);
         }
+        let from = context.subplans.len();
         // PostgreSQL lets the ELSE branch decide first.
         let otherwise = match else_result {
             Some(otherwise) => self.bind_expr(otherwise, context)?,
             None => Expr::Const(Datum::Null, Type::UNKNOWN),
         };
-        if self.calls_routines(context, before) {
+        if lazy || self.calls_routines(context, from) {
+            // The conditions are computed again where the results are.
+            if effects {
+                let what =
+                    "a volatile function in a condition of CASE or COALESCE whose results call functions";
+                return Err(SqlError::unsupported(what));
+            }
             context.subplans.truncate(before);
             return self.again(&lazy_case(expr)?, context);
         }

@@ -10,7 +10,7 @@ use super::context::{Clause, ExprContext, Virtual};
 use super::names::ident_name;
 use crate::catalog::routine::RoutineDescriptor;
 use crate::parse;
-use crate::plan::{Expr, SetInvocation, SubPlan};
+use crate::plan::{Expr, Plan, SetInvocation, SubPlan};
 use sql_types::cast::{CastKind, can_coerce};
 use sql_types::functions;
 use sql_types::{SqlError, SqlResult, SqlState, Type};
@@ -281,6 +281,15 @@ impl Binder<'_> {
             }
             None => Err(self.no_such_routine(written, types)),
         }
+    }
+
+    /// Whether sub-plans from a position on may call functions that change something.
+    pub(super) fn calls_volatile(&self, context: &ExprContext<'_>, from: usize) -> bool {
+        let added = context.subplans.get(from..).unwrap_or_default();
+        added.iter().any(|(subplan, _)| match subplan {
+            SubPlan::Routine(routine, _) => !routine.is_stable(),
+            other => other.plan().is_some_and(Plan::calls_routines),
+        })
     }
 
     /// Whether sub-plans from a position on call functions of the user's.

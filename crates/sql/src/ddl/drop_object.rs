@@ -331,7 +331,7 @@ async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, casc
         let detail = format!("type {} depends on schema {}", ty.name, schema.name);
         return Err(dependents(&format!("schema {}", schema.name), detail));
     }
-    let routines = super::routine::routines_in(cx, schema.database, schema.oid);
+    let routines = super::alter_routine::routines_in(cx, schema.database, schema.oid);
     if let (true, false, Some(routine)) = (inside.is_empty(), cascade, routines.first()) {
         let detail = format!("function {} depends on schema {}", cx.shown_routine(routine), schema.name);
         return Err(dependents(&format!("schema {}", schema.name), detail));
@@ -350,9 +350,9 @@ async fn drop_schema(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool, casc
     for relation in inside {
         drop_relation(cx, relation, true, &together).await?;
     }
-    for routine in super::routine::routines_in(cx, schema.database, schema.oid) {
+    for routine in super::alter_routine::routines_in(cx, schema.database, schema.oid) {
         if cx.catalog.routines.contains_key(&routine.oid) {
-            super::routine::drop_one(cx, &routine, true)?;
+            super::alter_routine::drop_one(cx, &routine, true)?;
         }
     }
     for ty in types {
@@ -397,7 +397,7 @@ fn drop_database(cx: &mut DdlContext<'_>, name: &Name, if_exists: bool) -> SqlRe
     for oid in views {
         cx.remove_view(oid)?;
     }
-    for routine in super::routine::routines_in(cx, database.oid, 0) {
+    for routine in super::alter_routine::routines_in(cx, database.oid, 0) {
         cx.remove_routine(routine.oid)?;
     }
     for ty in user_type::types_in(cx, database.oid, 0) {

@@ -26,6 +26,7 @@
 //! to.
 
 mod alter_column;
+mod alter_routine;
 mod alter_table;
 mod comment;
 mod constraint;
@@ -71,11 +72,11 @@ use statement::Ddl;
 pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String> {
     match ddl {
         Ddl::CreateRoutine(written) => routine::create(cx, written).await?,
-        Ddl::AlterRoutine { name, action } => routine::alter(cx, name, action)?,
+        Ddl::AlterRoutine { name, action } => alter_routine::alter(cx, name, action)?,
         Ddl::DropRoutine { names, if_exists, cascade } => {
-            routine::drop_all(cx, names, *if_exists, *cascade)?;
+            alter_routine::drop_all(cx, names, *if_exists, *cascade)?;
         }
-        Ddl::CommentRoutine { name, text } => routine::comment(cx, name, text.as_deref())?,
+        Ddl::CommentRoutine { name, text } => alter_routine::comment(cx, name, text.as_deref())?,
         Ddl::CreateTrigger(written) => trigger::create(cx, written).await?,
         Ddl::RenameTrigger { name, table, to } => trigger::rename(cx, name, table, to).await?,
         Ddl::DropTrigger { name, table, if_exists } => trigger::drop(cx, name, table, *if_exists).await?,

@@ -366,7 +366,7 @@ pub(super) fn grant(
                         format!("schema \"{schema}\" does not exist"),
                     ));
                 };
-                for routine in super::routine::routines_in(cx, schema.database, schema.oid) {
+                for routine in super::alter_routine::routines_in(cx, schema.database, schema.oid) {
                     objects.push((routine.oid, routine.owner, routine.name.clone(), "X"));
                 }
             }

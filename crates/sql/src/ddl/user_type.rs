@@ -251,7 +251,7 @@ pub(super) async fn drop_type(
         .filter(|user| !together.contains(&user.table))
         .map(|user| format!("{} depends on {what}{}", user.what, if user.array { "[]" } else { "" }))
         .collect();
-    let routines = super::routine::routines_over(cx, ty.ty());
+    let routines = super::alter_routine::routines_over(cx, ty.ty());
     details.extend(
         routines.iter().map(|routine| format!("function {} depends on {what}", cx.shown_routine(routine))),
     );
@@ -261,7 +261,7 @@ pub(super) async fn drop_type(
     }
     for routine in routines {
         cx.notice(format!("drop cascades to function {}", cx.shown_routine(&routine)));
-        super::routine::drop_one(cx, &routine, true)?;
+        super::alter_routine::drop_one(cx, &routine, true)?;
     }
     release_readers(cx, ty.oid, cascade, &what, together)?;
     for user in users {

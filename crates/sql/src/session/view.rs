@@ -221,7 +221,7 @@ impl SessionView {
     /// # Errors
     /// 28000 if the owner is gone.
     pub(crate) fn within(&self, routine: &RoutineDescriptor) -> SqlResult<Option<SessionView>> {
-        if !(routine.definer && routine.owner != self.user) && routine.search_path.is_none() {
+        if !routine.definer && routine.search_path.is_none() {
             return Ok(None);
         }
         let mut view = self.clone();

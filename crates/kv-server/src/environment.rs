@@ -98,14 +98,18 @@ impl Environment {
         uuid::Uuid::from_bytes(self.random()).as_u64_pair()
     }
 
-    /// Says that other threads may come in between here. In a simulation, which has but one, others do at times.
+    /// Says that other threads may come in between here. In a simulation, which has but one, others do at times: mostly
+    /// for up to 4 ms; now and then, as where there are more threads than processors, for up to 65 ms.
     #[inline]
     pub async fn interleave(&self) {
         if let Source::Given(surroundings) = &self.0 {
-            let [often, micros, ..] = surroundings.random();
-            if often < 24 {
-                tokio::time::sleep(Duration::from_micros(16 * u64::from(micros))).await;
-            }
+            let [often, length, ..] = surroundings.random();
+            let unit = match often {
+                0..2 => 256,
+                2..24 => 16,
+                _ => return,
+            };
+            tokio::time::sleep(Duration::from_micros(unit * u64::from(length))).await;
         }
     }
 

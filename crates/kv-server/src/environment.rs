@@ -98,18 +98,25 @@ impl Environment {
         uuid::Uuid::from_bytes(self.random()).as_u64_pair()
     }
 
-    /// Says that other threads may come in between here. In a simulation, which has but one, others do at times: mostly
-    /// for up to 4 ms; now and then, as where there are more threads than processors, for up to 65 ms.
+    /// Says that other threads may come in between here. In a simulation, which has but one, others do at times.
     #[inline]
     pub async fn interleave(&self) {
+        self.come_between(24, 16).await;
+    }
+
+    /// The same, where it matters what happens if it takes long: until a lease has moved.
+    #[inline]
+    pub async fn interleave_for_long(&self) {
+        self.come_between(24, 256).await;
+    }
+
+    /// In so many of 256 cases others come between, for up to 256 times so many microseconds.
+    async fn come_between(&self, cases: u8, micros: u64) {
         if let Source::Given(surroundings) = &self.0 {
             let [often, length, ..] = surroundings.random();
-            let unit = match often {
-                0..2 => 256,
-                2..24 => 16,
-                _ => return,
-            };
-            tokio::time::sleep(Duration::from_micros(unit * u64::from(length))).await;
+            if often < cases {
+                tokio::time::sleep(Duration::from_micros(micros * u64::from(length))).await;
+            }
         }
     }
 

@@ -208,7 +208,7 @@ impl Node {
         parts: Vec<PartKey>,
     ) -> Result<(), KvError> {
         let lease = self.pipeline.lease(range)?;
-        self.pipeline.environment().interleave().await;
+        self.pipeline.environment().interleave_for_long().await;
         let mut jobs = Vec::with_capacity(parts.len());
         {
             let shard = self.shard(tenant);
@@ -277,7 +277,7 @@ impl Node {
         let records = jobs.iter().map(|(job, _)| record_latch(job.part));
         let latched = keys.chain(records).map(|span| (span, Access::Write)).collect();
         let latches = Arc::new(self.latch(tenant, latched).await);
-        self.pipeline.environment().interleave().await;
+        self.pipeline.environment().interleave_for_long().await;
         {
             let shard = self.shard(tenant);
             jobs.retain(|(job, _)| shard.decision(job.part).is_some());

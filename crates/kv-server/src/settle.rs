@@ -260,8 +260,9 @@ impl Node {
         self.settle_small((tenant, range), lease, small).await?;
         for job in large {
             // Answered only when it is done: with the record at the anchor goes what says that it is committed.
-            resolve::settle(self, &job).await?;
-            self.resolved(job.part);
+            if resolve::settle(self, &job).await? {
+                self.resolved(job.part);
+            }
         }
         // What was not there any more was settled by somebody else, unless it was forgotten with the lease.
         self.check_still_held(range, lease)

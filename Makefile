@@ -59,4 +59,4 @@ shows: build ## Kills, cuts off, adds and drains nodes under load (root, about f
 
 SEEDS ?= 1..500
 sim: build ## Simulated clusters with faults: make sim SEEDS=1..500, one again with TRACE=1; WORLD=transactions for real nodes
-	@SEEDS=$(SEEDS) TRACE=$(TRACE) BUG=$(BUG) SCENARIO=$(SCENARIO) ALL=$(ALL) WHOLE=$(WHOLE) MERGES=$(MERGES) $(TARGET_DIR)/release/sim $(if $(WORLD),--world $(WORLD))
+	@SEEDS=$(SEEDS) TRACE=$(TRACE) BUG=$(BUG) SCENARIO=$(SCENARIO) ALL=$(ALL) WHOLE=$(WHOLE) MERGES=$(MERGES) TRANSFERS=$(TRANSFERS) $(TARGET_DIR)/release/sim $(if $(WORLD),--world $(WORLD))

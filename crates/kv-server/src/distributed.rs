@@ -187,7 +187,6 @@ impl Node {
     /// Ends a prepared part that was aborted.
     pub(crate) fn undo_prepared(&self, shard: &mut Shard, part: PartKey) -> Option<ResolveJob> {
         let entry = shard.undo_prepared(part)?;
-        self.count_unresolved(0, 1);
         abort_job(part, &entry)
     }
 
@@ -544,7 +543,6 @@ impl Node {
             Err(StorageError::Undecided(_)) => Vec::new(),
             Err(error) => return Err(error),
         };
-        let mut counted = 0;
         let now = self.pipeline.millis();
         let mut shard = self.shard(tenant);
         for (_, record) in records {
@@ -556,19 +554,15 @@ impl Node {
                 RecordStatus::Prepared => {
                     shard.prepared(part, 0, record, now);
                     shard.txn_mut(part, 0).intents = intents;
-                    counted += 1;
                 }
                 RecordStatus::Committed if record.staged.is_none() => shard.buried(part, record.timestamp),
                 RecordStatus::Committed => {
                     let committed = record.timestamp;
                     shard.prepared(part, 0, record, now);
                     shard.decided(part, committed, now);
-                    counted += 1;
                 }
             }
         }
-        drop(shard);
-        self.count_unresolved(counted, 0);
         Ok(())
     }
 }

@@ -101,10 +101,21 @@ impl Environment {
     /// Says that other threads may come in between here. In a simulation, which has but one, others do at times.
     #[inline]
     pub async fn interleave(&self) {
+        self.come_between(24, 16).await;
+    }
+
+    /// The same, where it matters what happens if it takes long: until a lease has moved.
+    #[inline]
+    pub async fn interleave_for_long(&self) {
+        self.come_between(24, 256).await;
+    }
+
+    /// In so many of 256 cases others come between, for up to 256 times so many microseconds.
+    async fn come_between(&self, cases: u8, micros: u64) {
         if let Source::Given(surroundings) = &self.0 {
-            let [often, micros, ..] = surroundings.random();
-            if often < 24 {
-                tokio::time::sleep(Duration::from_micros(16 * u64::from(micros))).await;
+            let [often, length, ..] = surroundings.random();
+            if often < cases {
+                tokio::time::sleep(Duration::from_micros(micros * u64::from(length))).await;
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::pipeline::{self, Absent, Hook, Pipeline, Standing, Stepped, Transport
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
 use crate::settle::{self, Settling};
-use crate::shard::{ConnectionId, PartKey, Shard, TxnEntry, TxnStatus, aborted};
+use crate::shard::{ConnectionId, PartKey, Shard, TxnEntry, TxnStatus, Unresolved, aborted};
 use crate::validate::validate;
 use bytes::Bytes;
 use hashbrown::HashSet;
@@ -39,7 +39,7 @@ use replication::message::Payload;
 use replication::{Envelope, Millis, NodeId, RangeId, ReplicationError, Sound, Store, StoreConfig};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
@@ -98,9 +98,8 @@ pub struct Node {
     /// The node's part in the cluster, once it has one.
     cluster: OnceLock<Arc<Cluster>>,
     pub(crate) shards: Box<[Mutex<Shard>]>,
-    /// How many committed transactions have intents left, in all shards. Readers look at the lock
-    /// space only when there are any, or when they have intents of their own.
-    unresolved: AtomicUsize,
+    /// Readers look at the lock space only when there are any, or when they have intents of their own.
+    unresolved: Unresolved,
     next_connection: AtomicU64,
     pub(crate) history: History,
     resolver: mpsc::UnboundedSender<ResolveJob>,
@@ -167,7 +166,8 @@ impl Node {
         let history = History::new(pipeline.history_clock(), limits.history_kept);
         let (resolver, jobs) = mpsc::unbounded_channel();
         let (settler, settling) = mpsc::channel(settle::MAX_WAITING);
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::bounded(&limits))).collect();
+        let unresolved = Unresolved::default();
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::bounded(&limits, &unresolved))).collect();
         let node = Arc::new(Node {
             engine,
             pipeline,
@@ -176,7 +176,7 @@ impl Node {
             cluster_id,
             cluster: OnceLock::new(),
             shards,
-            unresolved: AtomicUsize::new(0),
+            unresolved,
             next_connection: AtomicU64::new(1),
             history,
             resolver,
@@ -542,7 +542,7 @@ impl Node {
     /// The intents a reader of a range takes into account.
     pub(crate) fn intent_view(&self, asker: Asker, own: Option<(TxnId, &Header)>) -> IntentView {
         let mut view = IntentView::default();
-        if self.unresolved.load(Ordering::SeqCst) > 0 {
+        if self.unresolved.any() {
             view = self.shard(asker.tenant).intent_view(asker.range);
             if self.pipeline.environment().planted(Bug::PreparedUnseen) {
                 view.prepared.clear();
@@ -709,7 +709,6 @@ impl Node {
                                 Some(committed) => shard.add_committed(range, committed),
                                 None => shard.prepared(part, connection, record, node.pipeline.millis()),
                             }
-                            node.unresolved.fetch_add(1, Ordering::SeqCst);
                         }) as crate::command::BeforeVisible
                     });
                     let command = Command {
@@ -923,15 +922,7 @@ impl Node {
 
     /// Called when no intent of a part is left.
     pub(crate) fn resolved(&self, part: PartKey) {
-        if self.shard(part.txn.tenant).remove_intent_txn(part) {
-            self.unresolved.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-
-    /// Counts parts that readers have to take into account, or no longer.
-    pub(crate) fn count_unresolved(&self, more: usize, fewer: usize) {
-        self.unresolved.fetch_add(more, Ordering::SeqCst);
-        self.unresolved.fetch_sub(fewer, Ordering::SeqCst);
+        self.shard(part.txn.tenant).remove_intent_txn(part);
     }
 }
 
@@ -966,8 +957,7 @@ impl Hook for Listener {
     fn forget(&self, range: RangeId, span: &Span) {
         let Some(node) = self.0.upgrade() else { return };
         let tenant = TenantId::of_key(&span.start).map_or(0, |tenant| tenant.0);
-        let counted = node.shard(tenant).forget(range, span);
-        node.count_unresolved(0, counted);
+        node.shard(tenant).forget(range, span);
     }
 
     fn adopt(&self, range: RangeId, span: &Span) -> StorageResult<()> {

@@ -9,7 +9,7 @@
 //! undo it. Leases go where they are preferred; otherwise they follow load.
 
 use kv_api::batch::RangeConfig;
-use replication::{MemberChange, NodeId};
+use replication::{MemberChange, NodeId, RangeId};
 
 /// How many voters a range has by default when there are enough nodes.
 pub const REPLICAS: usize = 3;
@@ -85,15 +85,38 @@ pub fn next_step(
     range.repair().or_else(|| range.balance()).or_else(|| range.lease(range_load))
 }
 
-/// Whether the members of a range that nobody leads should be looked at by a leaseholder.
-pub fn needs_care(placed: &Placed, nodes: &[NodeView], config: &RangeConfig) -> bool {
-    let Some(first) = placed.voters.first() else { return false };
-    // Whoever wakes it leads it, so none is taken for the leaseholder that has to hand over first.
-    let leaseholder = placed.voters.iter().copied().find(|id| {
-        let range = Range { leaseholder: *id, placed, nodes, config };
-        range.view(*id).is_some_and(|node| node.live && range.is_fit(node))
-    });
-    let range = Range { leaseholder: leaseholder.unwrap_or(*first), placed, nodes, config };
+/// Whether replicas should move for balance.
+pub fn is_uneven(nodes: &[NodeView]) -> bool {
+    let fit = || nodes.iter().filter(|node| node.live && !node.draining).map(|node| node.replicas);
+    let (most, least) = (fit().max().unwrap_or(0), fit().min().unwrap_or(0));
+    most > least + slack(fit().sum(), fit().count())
+}
+
+/// Who is to wake a range that sleeps, if something is to be done about it: whoever wakes it leads it. Ranges are
+/// spread over their members, but where replicas are uneven the fullest member leads none: a leaseholder's own
+/// replica does not move.
+pub fn waker(range: RangeId, placed: &Placed, nodes: &[NodeView]) -> Option<NodeId> {
+    let views = placed.voters.iter().filter_map(|id| nodes.iter().find(|node| node.id == *id));
+    let live: Vec<&NodeView> = views.filter(|node| node.live).collect();
+    let mut able: Vec<&NodeView> = live.iter().filter(|node| !node.draining).copied().collect();
+    if able.is_empty() {
+        able = live;
+    }
+    if able.len() > 1 && is_uneven(nodes) {
+        able.sort_by_key(|node| (node.replicas, node.id));
+        able.pop();
+    }
+    able.sort_by_key(|node| node.id);
+    let turn = usize::try_from(range).unwrap_or(0) % able.len().max(1);
+    able.get(turn).map(|node| node.id)
+}
+
+/// Whether the members of a range that sleeps should be looked at by a leaseholder, which its waker would be. Nobody
+/// knows how far the replicas are that sleep; a leaseholder finds out.
+pub fn needs_care(waker: NodeId, placed: &Placed, nodes: &[NodeView], config: &RangeConfig) -> bool {
+    let awake = |node: &NodeView| NodeView { caught_up: true, ..node.clone() };
+    let nodes: Vec<NodeView> = nodes.iter().map(awake).collect();
+    let range = Range { leaseholder: waker, placed, nodes: &nodes, config };
     range.repair().or_else(|| range.balance()).is_some()
 }
 
@@ -321,7 +344,42 @@ mod tests {
         nodes.push(node(4));
         assert_eq!(step(1, &placed(&[1, 2, 3], &[]), &nodes), learner(4));
         assert_eq!(step(1, &placed(&[1, 2, 3], &[4]), &nodes), replace(&[4], &[3]));
-        assert!(needs_care(&placed(&[1, 2, 3], &[]), &nodes, &RangeConfig::default()));
+        assert!(needs_care(1, &placed(&[1, 2, 3], &[]), &nodes, &RangeConfig::default()));
+    }
+
+    #[test]
+    fn a_range_that_fell_asleep_on_its_way_is_woken() {
+        let nodes = vec![node(1), node(2), node(3)];
+        let cares = |placed: &Placed| needs_care(1, placed, &nodes, &RangeConfig::default());
+        assert!(cares(&placed(&[1], &[])));
+        assert!(cares(&placed(&[1], &[2])));
+        assert!(cares(&placed(&[1], &[2, 3])), "only a leaseholder makes voters of them");
+        assert!(cares(&placed(&[1, 2, 3], &[4])));
+        assert!(!cares(&placed(&[1, 2, 3], &[])));
+    }
+
+    #[test]
+    fn ranges_are_woken_by_members_that_need_not_give_theirs_away() {
+        let mut nodes = vec![node(1), node(2), node(3), node(4)];
+        let all = placed(&[1, 2, 3], &[]);
+        let wakers = |nodes: &[NodeView]| -> Vec<Option<NodeId>> {
+            (3..=5).map(|range| waker(range, &all, nodes)).collect()
+        };
+        assert_eq!(wakers(&nodes), [Some(1), Some(2), Some(3)]);
+        (nodes[0].replicas, nodes[1].replicas, nodes[2].replicas) = (60, 60, 50);
+        assert_eq!(wakers(&nodes), [Some(3), Some(1), Some(3)]);
+        // Whoever it is finds something to do, whoever stands first among the voters.
+        for range in 3..=5 {
+            let waker = waker(range, &all, &nodes).expect("one");
+            assert!(needs_care(waker, &all, &nodes, &RangeConfig::default()));
+        }
+        nodes[0].live = false;
+        nodes[2].draining = true;
+        assert_eq!(wakers(&nodes), [Some(2); 3]);
+        nodes[1].live = false;
+        assert_eq!(wakers(&nodes), [Some(3); 3], "better than nobody");
+        nodes[2].live = false;
+        assert_eq!(wakers(&nodes), [None; 3]);
     }
 
     #[test]

@@ -102,9 +102,13 @@ impl ResolveJob {
 pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>) {
     while let Some(job) = jobs.recv().await {
         let Some(node) = node.upgrade() else { return };
-        let Err(error) = settle(&node, &job).await else {
-            node.resolved(job.part);
-            continue;
+        let error = match settle(&node, &job).await {
+            Ok(true) => {
+                node.resolved(job.part);
+                continue;
+            }
+            Ok(false) => continue,
+            Err(error) => error,
         };
         // Until it is settled it stays visible, or invisible, through the transaction's entry.
         if matches!(node.standing(job.part.range), Standing::Leaseholder(_)) {
@@ -122,17 +126,17 @@ pub async fn run(node: Weak<Node>, mut jobs: mpsc::UnboundedReceiver<ResolveJob>
     }
 }
 
-/// Settles a transaction, however many intents it has.
+/// Settles a transaction, however many intents it has. False if nothing is known of it under the present lease: it was
+/// of an earlier one, and what became of it since is for whoever held the lease between to say.
 ///
 /// # Errors
 /// What keeps it from being settled to the end.
-pub(crate) async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), KvError> {
+pub(crate) async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<bool, KvError> {
     let PartKey { range, txn } = job.part;
     let lease = node.pipeline.lease(range)?;
     let is_known = |committed: &CommittedTxn| node.shard(txn.tenant).committed(range).contains(committed);
     if job.committed.as_ref().is_some_and(|committed| !is_known(committed)) {
-        // It was of an earlier lease, and whoever got the next has settled it before anything else.
-        return Ok(());
+        return Ok(false);
     }
     for span in &job.spans {
         let end = if span.is_point() { key_after(&span.start) } else { span.end.clone() };
@@ -152,7 +156,7 @@ pub(crate) async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<(), KvE
         job.end_record(&span.start, &mut raw);
         node.submit_raw(range, lease, raw, None).await?;
     }
-    Ok(())
+    Ok(true)
 }
 
 struct Page {

@@ -208,7 +208,7 @@ impl Node {
         parts: Vec<PartKey>,
     ) -> Result<(), KvError> {
         let lease = self.pipeline.lease(range)?;
-        self.pipeline.environment().interleave().await;
+        self.pipeline.environment().interleave_for_long().await;
         let mut jobs = Vec::with_capacity(parts.len());
         {
             let shard = self.shard(tenant);
@@ -260,8 +260,9 @@ impl Node {
         self.settle_small((tenant, range), lease, small).await?;
         for job in large {
             // Answered only when it is done: with the record at the anchor goes what says that it is committed.
-            resolve::settle(self, &job).await?;
-            self.resolved(job.part);
+            if resolve::settle(self, &job).await? {
+                self.resolved(job.part);
+            }
         }
         // What was not there any more was settled by somebody else, unless it was forgotten with the lease.
         self.check_still_held(range, lease)
@@ -277,7 +278,7 @@ impl Node {
         let records = jobs.iter().map(|(job, _)| record_latch(job.part));
         let latched = keys.chain(records).map(|span| (span, Access::Write)).collect();
         let latches = Arc::new(self.latch(tenant, latched).await);
-        self.pipeline.environment().interleave().await;
+        self.pipeline.environment().interleave_for_long().await;
         {
             let shard = self.shard(tenant);
             jobs.retain(|(job, _)| shard.decision(job.part).is_some());

@@ -31,6 +31,8 @@ use hashbrown::{HashMap, HashSet};
 use kv_api::{KvError, KvErrorKind, LockStrength, Priority, Span, TenantId, Timestamp};
 use replication::{Millis, RangeId};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use storage::intent::{CommittedTxn, IntentView, TxnId};
 use storage::txn_record::{RecordStatus, TxnRecord};
 use tokio::sync::oneshot;
@@ -160,6 +162,52 @@ impl RangeIntents {
             && self.prepared.is_empty()
             && self.decided.is_empty()
     }
+
+    /// How many of its transactions readers have to take into account.
+    fn unresolved(&self) -> usize {
+        self.committed.len() + self.prepared.len()
+    }
+
+    fn add_committed(&mut self, txn: CommittedTxn) {
+        self.committed.retain(|known| known.id != txn.id);
+        self.committed.push(txn);
+    }
+
+    fn add_prepared(&mut self, id: TxnId, at: Timestamp) {
+        self.remove_prepared(id);
+        self.live.insert(id);
+        self.prepared.push((id, at));
+    }
+
+    fn remove_prepared(&mut self, id: TxnId) {
+        self.prepared.retain(|(known, _)| *known != id);
+    }
+
+    fn remove(&mut self, id: TxnId) {
+        self.live.remove(&id);
+        self.decided.remove(&id);
+        self.committed.retain(|committed| committed.id != id);
+        self.remove_prepared(id);
+    }
+}
+
+/// How many transactions there are in the shards of a node that readers have to take into account. Counted where
+/// they come and go, and nowhere else: where it is none nobody looks for any.
+#[derive(Clone, Debug, Default)]
+pub struct Unresolved(Arc<AtomicUsize>);
+
+impl Unresolved {
+    /// Whether there are any.
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    fn change(&self, before: usize, after: usize) {
+        match after.checked_sub(before) {
+            Some(more) => self.0.fetch_add(more, Ordering::SeqCst),
+            None => self.0.fetch_sub(before - after, Ordering::SeqCst),
+        };
+    }
 }
 
 /// A request that waits until it is known what becomes of a prepared transaction.
@@ -236,7 +284,9 @@ pub struct Shard {
     pub events: Events,
     connections: HashMap<ConnectionId, Usage>,
     txns: HashMap<PartKey, TxnEntry>,
+    /// Changed by [`Shard::change_intents`] only.
     intents: HashMap<RangeId, RangeIntents>,
+    unresolved: Unresolved,
     awaiting: HashMap<PartKey, Vec<Awaiting>>,
     /// Transactions whose waits were ended because they were part of a cycle, until they notice.
     victims: HashSet<TxnKey>,
@@ -256,17 +306,27 @@ pub fn aborted(message: &str) -> KvError {
 }
 
 impl Shard {
-    /// An empty shard whose tables are bounded.
-    pub fn bounded(limits: &Limits) -> Self {
-        let mut shard = Shard::default();
+    /// An empty shard whose tables are bounded, and which counts among these.
+    pub fn bounded(limits: &Limits, unresolved: &Unresolved) -> Self {
+        let mut shard = Shard { unresolved: unresolved.clone(), ..Shard::default() };
         shard.locks.bound_queues(limits.max_waits_per_lock);
         shard
     }
 
-    /// Forgets the parts of transactions in a range with these keys: they were of another lease. Returns how
-    /// many of them readers had to take into account. Who waits for their locks is told that they ended; latches
-    /// stay with those who are evaluating, whose commands will be refused.
-    pub fn forget(&mut self, range: RangeId, span: &Span) -> usize {
+    /// Changes what there is to know of the intents of a range, and counts what readers have to take into account.
+    fn change_intents(&mut self, range: RangeId, change: impl FnOnce(&mut RangeIntents)) {
+        let intents = self.intents.entry(range).or_default();
+        let before = intents.unresolved();
+        change(intents);
+        self.unresolved.change(before, intents.unresolved());
+        if intents.is_empty() {
+            self.intents.remove(&range);
+        }
+    }
+
+    /// Forgets the parts of transactions in a range with these keys: they were of another lease. Who waits for their
+    /// locks is told that they ended; latches stay with those who are evaluating, whose commands will be refused.
+    pub fn forget(&mut self, range: RangeId, span: &Span) {
         for part in self.parts_of(range) {
             self.forget_part(part);
             let woken = self.locks.release_within(part.txn, span);
@@ -280,8 +340,7 @@ impl Shard {
         // In an order that a simulation can repeat.
         waiting.sort_unstable_by_key(|(part, _)| *part);
         waiting.into_iter().flat_map(|(_, waiting)| waiting).for_each(Awaiting::wake);
-        let intents = self.intents.remove(&range).unwrap_or_default();
-        intents.committed.len() + intents.prepared.len()
+        self.change_intents(range, |intents| *intents = RangeIntents::default());
     }
 
     /// Forgets the part of a transaction whose coordinator takes it that the node has nothing of it any more. What is
@@ -481,7 +540,9 @@ impl Shard {
 
     /// Counts a transaction that is about to have its first intent.
     pub fn add_intent_txn(&mut self, part: PartKey) {
-        self.intents.entry(part.range).or_default().live.insert(part.txn.id);
+        self.change_intents(part.range, |intents| {
+            intents.live.insert(part.txn.id);
+        });
     }
 
     /// Notes that the first intents of a part were not written after all, unless others have come to them since.
@@ -508,15 +569,13 @@ impl Shard {
 
     /// Notes that a transaction committed while intents of it remain.
     pub fn add_committed(&mut self, range: RangeId, txn: CommittedTxn) {
-        self.intents.entry(range).or_default().committed.push(txn);
+        self.change_intents(range, |intents| intents.add_committed(txn));
     }
 
     /// Notes that a part is prepared, as its record says.
     pub fn prepared(&mut self, part: PartKey, connection: ConnectionId, record: TxnRecord, now: Millis) {
         let at = record.timestamp;
-        let intents = self.intents.entry(part.range).or_default();
-        intents.live.insert(part.txn.id);
-        intents.prepared.push((part.txn.id, at));
+        self.change_intents(part.range, |intents| intents.add_prepared(part.txn.id, at));
         let entry = self.open_txn(part, connection, now);
         entry.status = TxnStatus::Prepared(at);
         entry.record = Some(record);
@@ -541,11 +600,13 @@ impl Shard {
         }
         // First, so that who is woken finds it.
         let record = self.txns.get(&part).and_then(|entry| entry.record.clone());
-        if let (Some(record), Some(intents)) = (record, self.intents.get_mut(&part.range)) {
-            intents.prepared.retain(|(id, _)| *id != part.txn.id);
+        if let Some(record) = record {
             let ignored = record.ignored.clone();
-            intents.committed.push(CommittedTxn { id: part.txn.id, timestamp: committed, ignored });
-            intents.decided.insert(part.txn.id, Decided { record, committed, since: now });
+            self.change_intents(part.range, |intents| {
+                intents.remove_prepared(part.txn.id);
+                intents.add_committed(CommittedTxn { id: part.txn.id, timestamp: committed, ignored });
+                intents.decided.insert(part.txn.id, Decided { record, committed, since: now });
+            });
         }
         self.end(part);
         true
@@ -562,9 +623,7 @@ impl Shard {
     /// Ends a prepared part that was aborted: its intents count for nothing from now on. Returns what was known
     /// of it.
     pub fn undo_prepared(&mut self, part: PartKey) -> Option<TxnEntry> {
-        if let Some(intents) = self.intents.get_mut(&part.range) {
-            intents.prepared.retain(|(id, _)| *id != part.txn.id);
-        }
+        self.change_intents(part.range, |intents| intents.remove_prepared(part.txn.id));
         self.end(part)
     }
 
@@ -740,21 +799,9 @@ impl Shard {
         self.victims.remove(&txn)
     }
 
-    /// Notes that no intent of a transaction remains in a range. Says whether it was one that readers had to
-    /// take into account.
-    pub fn remove_intent_txn(&mut self, part: PartKey) -> bool {
-        let Some(intents) = self.intents.get_mut(&part.range) else { return false };
-        let id = part.txn.id;
-        intents.live.remove(&id);
-        intents.decided.remove(&id);
-        let before = intents.committed.len() + intents.prepared.len();
-        intents.committed.retain(|committed| committed.id != id);
-        intents.prepared.retain(|(prepared, _)| *prepared != id);
-        let counted = intents.committed.len() + intents.prepared.len() < before;
-        if intents.is_empty() {
-            self.intents.remove(&part.range);
-        }
-        counted
+    /// Notes that no intent of a transaction remains in a range.
+    pub fn remove_intent_txn(&mut self, part: PartKey) {
+        self.change_intents(part.range, |intents| intents.remove(part.txn.id));
     }
 
     /// The committed transactions of a range with intents left.
@@ -847,6 +894,9 @@ impl Shard {
                  decided"
             )
         }));
+        left.extend(self.held.iter().map(|(range, waiting)| {
+            format!("range {range} is to have no intents: {} wait for that", waiting.len())
+        }));
         left.extend((!self.latches.is_empty()).then(|| "latches".to_owned()));
         left.extend(
             (!self.locks.is_empty()).then(|| format!("{} keys locked or waited for", self.locks.len())),
@@ -884,6 +934,53 @@ mod tests {
 
     fn txn(byte: u8) -> PartKey {
         PartKey { range: 1, txn: TxnKey { tenant: 2, id: [byte; 16] } }
+    }
+
+    fn record(part: PartKey, at: u64) -> TxnRecord {
+        TxnRecord {
+            id: part.txn.id,
+            status: RecordStatus::Prepared,
+            timestamp: Timestamp::new(at, 0),
+            ignored: Vec::new(),
+            anchor: Bytes::from_static(b"a"),
+            staged: None,
+            spans: Vec::new(),
+        }
+    }
+
+    /// One that is counted too few times is not seen by readers.
+    #[test]
+    fn what_readers_take_into_account_is_counted_whatever_happens_in_which_order() {
+        let mut shard = Shard::default();
+        shard.open_connection(1);
+        let mut random = 1_u64;
+        let mut draw = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        let mut most = 0;
+        for step in 0..20_000 {
+            let part = PartKey { range: 1 + draw(2), ..txn(u8::try_from(draw(4)).expect("small")) };
+            let at = Timestamp::new(step + 1, 0);
+            match draw(8) {
+                0 | 1 => shard.prepared(part, 1, record(part, step), step),
+                2 => drop(shard.decided(part, at, step)),
+                3 => drop(shard.undo_prepared(part)),
+                4 => shard.remove_intent_txn(part),
+                5 => {
+                    let (id, ignored) = (part.txn.id, Vec::new());
+                    shard.add_committed(part.range, CommittedTxn { id, timestamp: at, ignored });
+                }
+                6 => shard.add_intent_txn(part),
+                _ if draw(10) == 0 => shard.forget(part.range, &Span::new("a".into(), "m".into())),
+                _ => {}
+            }
+            let views = [shard.intent_view(1), shard.intent_view(2)];
+            let seen: usize = views.iter().map(|view| view.committed.len() + view.prepared.len()).sum();
+            assert_eq!(shard.unresolved.0.load(Ordering::SeqCst), seen, "step {step}");
+            most = most.max(seen);
+        }
+        assert!(most >= 6, "{most}");
     }
 
     #[test]

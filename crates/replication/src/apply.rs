@@ -33,8 +33,9 @@ pub fn judge(command: &Command, term: u64, lease: &Lease, faults: &impl Faults) 
         return Verdict::NewLease(Lease { term, floor, ceiling: floor, ..*proposed });
     }
     let same = proposed.sequence == lease.sequence && proposed.holder == lease.holder && term == lease.term;
-    if same && proposed.ceiling > lease.ceiling {
-        Verdict::Ceiling(proposed.ceiling)
+    if same {
+        // A merge may have raised it further since this was proposed. The holder is to hear that it has what it asked for.
+        Verdict::Ceiling(proposed.ceiling.max(lease.ceiling))
     } else {
         Verdict::Reject
     }
@@ -77,6 +78,14 @@ mod tests {
             judge(&propose(lease(3, 1, 90)), 4, &held, &Sound),
             Verdict::Ceiling(Timestamp::new(90, 0))
         );
-        assert_eq!(judge(&propose(lease(3, 1, 9)), 4, &held, &Sound), Verdict::Reject, "lower");
+        assert_eq!(judge(&propose(lease(3, 1, 90)), 5, &held, &Sound), Verdict::Reject, "of another term");
+    }
+
+    /// Who asked for less than a merge brought meanwhile would wait for ever if it were refused.
+    #[test]
+    fn a_ceiling_never_falls_and_who_asks_hears_where_it_is() {
+        let held = lease(3, 1, 10);
+        let lower = Command { lease: Some(lease(3, 1, 9)), ..Command::default() };
+        assert_eq!(judge(&lower, 4, &held, &Sound), Verdict::Ceiling(held.ceiling));
     }
 }

@@ -1,8 +1,8 @@
 //! Seeing to it that replicas and leases are where they should be.
 //!
 //! A look goes over some of the ranges whose leases are held here and makes the next step for each. Ranges
-//! that sleep are gone over only when something about the nodes has changed or replicas are unevenly spread;
-//! those that need care are woken, a few at a time, by one of their members.
+//! that sleep are gone over when something about the nodes has changed, often while replicas are unevenly spread,
+//! and every ten minutes; those that need care are woken, a few at a time, by one of their members.
 
 use super::message::Note;
 use super::nodes::for_range;
@@ -38,6 +38,8 @@ const CHECK_LOOKS: u64 = 20;
 const LEASE_LOOKS: u64 = 20;
 /// Looks between surveys for balance alone.
 const SURVEY_LOOKS: u64 = 6;
+/// Looks between surveys for no reason: ten minutes. Nothing that sleeps lacks something for longer.
+const ROUTINE_LOOKS: u64 = 1200;
 
 /// What is remembered from look to look.
 #[derive(Default)]
@@ -253,8 +255,13 @@ impl Cluster {
             }
             match progress.survey_after {
                 Some(after) => after,
-                None if uneven(views) && progress.looks.is_multiple_of(SURVEY_LOOKS) => 0,
-                None => return Ok(()),
+                None => {
+                    let often = if placement::is_uneven(views) { SURVEY_LOOKS } else { ROUTINE_LOOKS };
+                    if !progress.looks.is_multiple_of(often) {
+                        return Ok(());
+                    }
+                    0
+                }
             }
         };
         let replicas = node.pipeline.survey(after, MAX_SURVEYED).await?;
@@ -270,10 +277,13 @@ impl Cluster {
             }
             let placed = placed(&replica.members);
             let config = span_config::kept(&descriptor.config, &descriptor.start);
-            let cares = placement::needs_care(&placed, views, &config)
+            if placement::waker(replica.range, &placed, views) != Some(self.myself.id) {
+                continue;
+            }
+            let cares = placement::needs_care(self.myself.id, &placed, views, &config)
                 || self.is_unheard_of(node, descriptor)
                 || replica.frozen;
-            if !self.is_mine(replica.range, &placed, views) || !cares {
+            if !cares {
                 continue;
             }
             let (node, range) = (Arc::clone(node), replica.range);
@@ -303,23 +313,6 @@ impl Cluster {
             && node.pipeline.span(ROOT).is_some()
             && known().is_none_or(|known| known.range_id != descriptor.range_id)
     }
-
-    /// Whether it is on this node to wake a range.
-    fn is_mine(&self, range: RangeId, placed: &Placed, views: &[NodeView]) -> bool {
-        let able = |id: &&NodeId| views.iter().any(|view| view.id == **id && view.live && !view.draining);
-        let mut able: Vec<NodeId> = placed.voters.iter().filter(able).copied().collect();
-        if able.is_empty() {
-            able = placed
-                .voters
-                .iter()
-                .copied()
-                .filter(|id| views.iter().any(|view| view.id == *id && view.live))
-                .collect();
-        }
-        able.sort_unstable();
-        let turn = usize::try_from(range).unwrap_or(0) % able.len().max(1);
-        able.get(turn) == Some(&self.myself.id)
-    }
 }
 
 /// How many replicas may be on the move for balance by this node's doing: its share of what the fullest node
@@ -343,12 +336,4 @@ fn count_on(views: &mut [NodeView], change: &MemberChange) {
         MemberChange::AddLearner(id) => count(id, 1),
         MemberChange::Replace { remove, .. } => remove.iter().for_each(|id| count(id, -1)),
     }
-}
-
-/// Whether replicas should move for balance.
-fn uneven(views: &[NodeView]) -> bool {
-    let fit = || views.iter().filter(|view| view.live && !view.draining);
-    let total = fit().map(|view| view.replicas).sum();
-    let (most, least) = (fit().map(|view| view.replicas).max(), fit().map(|view| view.replicas).min());
-    most.unwrap_or(0) > least.unwrap_or(0) + placement::slack(total, fit().count())
 }

@@ -46,6 +46,7 @@ impl Cluster {
         let descriptor = tenant_descriptor(range_id, tenant);
         let status = node.pipeline.status(ROOT).await?;
         let members = status.map(|status| status.group.members).unwrap_or_default();
+        let unfinished = members.is_joint() || !members.learners.is_empty();
         let turn = usize::try_from(range_id).unwrap_or(0) % members.voters.len().max(1);
         let record = RangeRecord {
             range_id,
@@ -65,7 +66,16 @@ impl Cluster {
         // Nothing was ever served in it; its clock need not begin seconds ahead.
         let served = Some(node.pipeline.clock(ROOT)?);
         let change = RangeChange { created: vec![descriptor], served, ..RangeChange::default() };
-        self.write(node, lease, writes, Some(change)).await
+        self.write(node, lease, writes, Some(change)).await?;
+        if unfinished {
+            // It has the root range's members, and needs a leaseholder of its own to get as far as that will.
+            let node = Arc::clone(node);
+            tokio::spawn(async move {
+                // If it comes to nothing, a survey finds it.
+                let _ = node.ready(range_id).await;
+            });
+        }
+        Ok(())
     }
 
     /// Takes a tenant's ranges out of the directory, all at once; their replicas are removed soon.

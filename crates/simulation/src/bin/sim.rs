@@ -11,7 +11,8 @@
 //! With `--world transactions` it runs the real KV nodes and clients ([`simulation::real`]) instead of models of
 //! them; `SEEDS`, `TRACE` and `ALL` are as above, and `TRACE=live` prints the trace of a run that comes to no end.
 //! With `CALM` nothing goes wrong, and transactions change their processes often. With `WHOLE` ranges are not split;
-//! with `MERGES` they are split and merged all the time, with `GLOBAL` keys are served by every replica in every run, with `WRONG_CLOCKS` clocks are further apart than nodes
+//! with `MERGES` they are split and merged all the time, with `TRANSFERS` leases are handed over all the time, with
+//! `GLOBAL` keys are served by every replica in every run, with `WRONG_CLOCKS` clocks are further apart than nodes
 //! expect; `BUG` is one of kv-server's.
 //!
 //! Ends with 1 if a check failed and with 2 if it was called wrongly.
@@ -80,6 +81,7 @@ fn transactions() -> ExitCode {
         calm: set("CALM").is_some(),
         global: set("GLOBAL").is_some(),
         merges: set("MERGES").is_some(),
+        transfers: set("TRANSFERS").is_some(),
         wrong_clocks: set("WRONG_CLOCKS").is_some(),
         tracing,
     };

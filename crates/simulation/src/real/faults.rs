@@ -20,6 +20,9 @@ use storage::StorageError;
 /// Lets things go wrong until the trouble is over.
 pub async fn run(world: Arc<World>) {
     let until = world.now() + world.plan.trouble;
+    if let Some(pause) = world.plan.transfer_pause {
+        tokio::spawn(hand_leases_over(Arc::clone(&world), pause));
+    }
     while world.now() < until && !world.is_over() {
         let (from, to) = world.plan.gap;
         world.sleep(world.draw(|rng| rng.random_range(from..=to))).await;
@@ -170,7 +173,7 @@ async fn happen(world: &Arc<World>, kind: Menu) {
                 world.with_clock(id, |clock, _| clock.set_wall_offset(offset));
             }
         }
-        Menu::Transfers => transfer(world).await,
+        Menu::Transfers => transfer(world, some_node(world), some_node(world)).await,
         Menu::Splits => {
             let tenants = tenants(world);
             if let Some(tenant) = world.draw(|rng| tenants.choose(rng).copied()) {
@@ -258,9 +261,20 @@ fn change_globals(world: &Arc<World>) {
     });
 }
 
+/// Hands leases over all the time, until the trouble is over: more often than not to one node, so that transactions
+/// have all their parts there and are settled together.
+async fn hand_leases_over(world: Arc<World>, longest_pause: Micros) {
+    let favourite = some_node(&world);
+    while !world.is_over() {
+        world.sleep(span(&world, MILLI, longest_pause)).await;
+        let (from, to) = (some_node(&world), some_node(&world));
+        let back = from != favourite && world.draw(|rng| rng.random_bool(0.8));
+        transfer(&world, from, if back { favourite } else { to }).await;
+    }
+}
+
 /// Hands a lease that a node holds to another.
-async fn transfer(world: &Arc<World>) {
-    let (from, to) = (some_node(world), some_node(world));
+async fn transfer(world: &Arc<World>, from: NodeId, to: NodeId) {
     let node = world.with_machine(from, |machine| Some(Arc::clone(&machine.process.as_ref()?.node)));
     let Some(node) = node.flatten() else { return };
     let Ok(held) = node.pipeline().held_ranges().await else { return };

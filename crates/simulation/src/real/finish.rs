@@ -42,7 +42,8 @@ pub async fn mend(world: &Arc<World>) {
 pub async fn check(world: &Arc<World>) {
     for tenant in tenants(world) {
         if let Err(error) = read_everything(world, JUDGE, tenant, RECOVERY).await {
-            return world.violate("transactions commit again", format!("{tenant:?}: {error}"));
+            let left = left_behind(world).await.join("\n");
+            return world.violate("transactions commit again", format!("{tenant:?}: {error}\n{left}"));
         }
     }
     if !nothing_is_left(world, "nothing is left behind", false).await {
@@ -62,6 +63,21 @@ pub async fn check(world: &Arc<World>) {
     };
     until(world, RECOVERY, "replicas agree", agree).await;
     desk.crash();
+}
+
+/// What each node keeps of transactions, and which ranges are frozen there.
+async fn left_behind(world: &Arc<World>) -> Vec<String> {
+    let mut left = Vec::new();
+    for id in world.machines() {
+        let node = world.with_machine(id, |machine| Some(Arc::clone(&machine.process.as_ref()?.node)));
+        let Some(node) = node.flatten() else { continue };
+        left.extend(node.leftovers().into_iter().map(|what| format!("node {id} has {what}")));
+        let frozen = node.pipeline().frozen().await.unwrap_or_default();
+        left.extend(frozen.into_iter().map(|(range, freeze)| {
+            format!("node {id} has range {} frozen for {}", range.range_id, freeze.absorber)
+        }));
+    }
+    left
 }
 
 /// Whether no node keeps anything of a transaction any more, or soon will not. While `connected`, nothing that others

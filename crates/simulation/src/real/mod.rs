@@ -113,6 +113,8 @@ pub struct Options {
     pub global: bool,
     /// Whether ranges are split and merged all the time.
     pub merges: bool,
+    /// Whether leases are handed over all the time.
+    pub transfers: bool,
     /// Whether wall clocks are further apart than nodes expect: reads where replicas serve the present may be stale then.
     pub wrong_clocks: bool,
     /// What becomes of the trace.
@@ -127,6 +129,7 @@ impl Default for Options {
             calm: false,
             global: false,
             merges: false,
+            transfers: false,
             wrong_clocks: false,
             tracing: Tracing::Off,
         }

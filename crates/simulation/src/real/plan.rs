@@ -110,6 +110,8 @@ pub struct Plan {
     pub global: Option<Global>,
     /// How many of a thousand transactions only read, at any replica.
     pub readers_per_mille: u32,
+    /// The longest pause between two leases that are handed over all the time, whatever else goes wrong; `None` is never.
+    pub transfer_pause: Option<Micros>,
     /// After how long ranges that are idle are merged; 0 is never.
     pub merge_after: Micros,
     /// What may go wrong.
@@ -125,6 +127,7 @@ impl Plan {
         self.weather = Weather::FAIR;
         self.hops_per_mille = 300;
         self.merge_after = 0;
+        self.transfer_pause = None;
     }
 
     /// Leaves out the splits.
@@ -160,6 +163,17 @@ impl Plan {
         self.think = *[50 * MILLI, 300 * MILLI].choose(rng).unwrap_or(&MILLI);
         // Where a neighbour's clock is ahead it shows whether who absorbs it has heard of that.
         self.wall_error = self.wall_error.max(*[0, 240_000, 240_000, 240_000].choose(rng).unwrap_or(&0));
+    }
+
+    /// Has leases handed over all the time while clients commit as fast as they can, in half of the runs with nothing else
+    /// going wrong.
+    pub fn hand_leases_over_often(&mut self, rng: &mut SmallRng) {
+        (self.clients, self.keys, self.splits_per_mille) = (5, self.keys.max(3), 1000);
+        self.think = 5 * MILLI;
+        self.transfer_pause = [10 * MILLI, 20 * MILLI, 50 * MILLI].choose(rng).copied();
+        if rng.random_bool(0.5) {
+            self.menu = vec![Menu::Transfers];
+        }
     }
 
     /// Lets wall clocks be further apart than nodes expect.
@@ -204,6 +218,7 @@ impl Plan {
             sync: (0, *[MILLI, 3 * MILLI, 10 * MILLI].choose(rng).unwrap_or(&MILLI)),
             global: None,
             readers_per_mille: 0,
+            transfer_pause: None,
             merge_after: 0,
             menu,
             gap: (50 * MILLI, longest_gap),
@@ -219,6 +234,8 @@ impl Plan {
             plan.menu.push(Menu::Merges);
             plan.merge_after = *[0, SECOND].choose(rng).unwrap_or(&0);
         }
+        plan.transfer_pause =
+            *[None, None, None, Some(30 * MILLI), Some(300 * MILLI)].choose(rng).unwrap_or(&None);
         plan
     }
 }

@@ -59,6 +59,9 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     if options.merges {
         plan.merge_often(&mut rng);
     }
+    if options.transfers {
+        plan.hand_leases_over_often(&mut rng);
+    }
     if options.wrong_clocks {
         plan.let_clocks_go_wrong();
     }
@@ -133,6 +136,9 @@ pub fn report(failure: &Outcome, options: Options, lines: usize) -> String {
     }
     if options.merges {
         with.push_str(" MERGES=1");
+    }
+    if options.transfers {
+        with.push_str(" TRANSFERS=1");
     }
     if options.global {
         with.push_str(" GLOBAL=1");

@@ -61,6 +61,21 @@ fn bugs_in_merges_are_found() {
 }
 
 #[test]
+fn transactions_over_ranges_whose_leases_move_all_the_time_are_serializable() {
+    let options = Options { transfers: true, ..Options::default() };
+    assert_sound(1..=100, options);
+    let moves = |seed| run(seed, options).counts.get("leases handed over").copied().unwrap_or(0);
+    assert!((1..=10).map(moves).sum::<u64>() > 1000);
+}
+
+#[test]
+fn bugs_in_what_is_settled_while_leases_move_are_found() {
+    let bug = Some(Planted::Node(Node::ForgottenTakenForSettled));
+    let options = Options { bug, transfers: true, ..Options::default() };
+    assert!((1..=600).any(|seed| run(seed, options).violation.is_some()));
+}
+
+#[test]
 fn with_clocks_further_apart_than_expected_transactions_are_serializable() {
     assert_sound(1..=20, Options { global: true, wrong_clocks: true, ..Options::default() });
 }

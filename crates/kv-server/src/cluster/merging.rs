@@ -405,8 +405,7 @@ impl Cluster {
     // What becomes of merges that nobody goes on with.
 
     /// Finds out, in the background, what became of the merges for which ranges are frozen here.
-    pub(super) async fn settle_merges(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), KvError> {
-        let frozen = node.pipeline.frozen().await?;
+    pub(super) fn settle_merges(self: &Arc<Self>, node: &Arc<Node>, frozen: Vec<(RangeDescriptor, Freeze)>) {
         let now = Instant::now();
         for (descriptor, freeze) in self.splits.frozen_for_long(frozen, now, SETTLE_AFTER) {
             let (cluster, node) = (Arc::clone(self), Arc::clone(node));
@@ -420,7 +419,6 @@ impl Cluster {
                 cluster.splits.settled(range);
             });
         }
-        Ok(())
     }
 
     /// Has a range that is frozen be served again if it was not absorbed and never will be; says whether.

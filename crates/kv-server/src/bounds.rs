@@ -79,7 +79,8 @@ fn reaches(range: &Span, start: &[u8], end: &[u8]) -> bool {
     range.contains(start) && end <= &range.end[..]
 }
 
-fn holds(range: &Span, span: &Span) -> bool {
+/// Whether a span lies within a range.
+pub fn holds(range: &Span, span: &Span) -> bool {
     if span.is_point() { range.contains(&span.start) } else { reaches(range, &span.start, &span.end) }
 }
 

@@ -18,7 +18,7 @@ use crate::node::Node;
 use bytes::{Bytes, BytesMut};
 use kv_api::batch::ReplicaCheck;
 use kv_api::{KvError, KvErrorKind, Span};
-use replication::state::is_whole;
+use replication::state;
 use replication::{MemberChange, NodeId};
 use ring::digest::{Context, SHA256};
 use std::collections::BTreeMap;
@@ -182,8 +182,9 @@ fn digest_piece(
     context: &mut Context,
 ) -> Result<(u64, Option<Span>), KvError> {
     let snapshot = node.engine.snapshot();
-    // Had the replica gone, what the snapshot shows might be half of it.
-    if !is_whole(&*snapshot, asked.range_id, asked.index).map_err(storage_error)? {
+    // Had the replica gone, or a part of its keys to another range, what the snapshot shows might be half of it.
+    let whole = state::whole(&*snapshot, asked.range_id, asked.index).map_err(storage_error)?;
+    if whole.is_none_or(|whole| (&whole.start, &whole.end) != (&range.start, &range.end)) {
         return Err(KvError::range_not_found(asked.range_id));
     }
     let intents = committed_intents(&*snapshot, range)?;

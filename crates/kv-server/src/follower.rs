@@ -31,7 +31,7 @@ use hashbrown::HashMap;
 use kv_api::batch::RequestKind;
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, Span, TenantId, Timestamp};
 use parking_lot::Mutex;
-use replication::state::is_whole;
+use replication::state;
 use replication::{Millis, RangeId, ReplicationError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -234,9 +234,11 @@ impl Node {
             (response, _) = reading.await.map_err(ended)??;
         }
         if kept.waits {
+            let upto = (timestamp, kept.written);
             self.read_wait(|| {
-                let upto = (timestamp, kept.written);
-                self.has_read_ahead(&*self.engine, &batch.requests, &kept.intents, upto)
+                let snapshot = self.engine.snapshot();
+                let shows = || shows(&*snapshot, range, kept.index, &batch.requests);
+                self.has_read_ahead(&*snapshot, &batch.requests, &kept.intents, upto, shows)
             })
             .await?;
         }
@@ -258,8 +260,7 @@ impl Node {
             return Err(KvError::range_not_found(range));
         }
         let snapshot = self.engine.snapshot();
-        // Had the replica gone, what the snapshot shows might be half of it.
-        if !is_whole(&*snapshot, range, kept.index).map_err(storage_error)? {
+        if !shows(&*snapshot, range, kept.index, &batch.requests)? {
             return Err(self.leaseholder_of(range));
         }
         if let Some(limit) = limit {
@@ -424,13 +425,26 @@ impl Node {
             span.end = end;
         }
         let snapshot = self.engine.snapshot();
-        if !is_whole(&*snapshot, range, index).map_err(storage_error)? {
+        if state::whole(&*snapshot, range, index).map_err(storage_error)?.is_none() {
             return Err(missing());
         }
         // What is committed at or below the timestamp is applied in it, and so are the records of it.
         let intents = Arc::new(committed_intents(&*snapshot, &span)?);
         Ok(Kept { timestamp, index, span, waits, present, written, intents })
     }
+}
+
+/// Whether a snapshot shows what plain reads read in a replica that has applied an entry. Had the replica gone, or only
+/// some of its keys with a range that was split off, what the snapshot shows might be half of it.
+fn shows(
+    snapshot: &dyn Reader,
+    range: RangeId,
+    index: u64,
+    requests: &[kv_api::batch::Request],
+) -> Result<bool, KvError> {
+    let whole = state::whole(snapshot, range, index).map_err(storage_error)?;
+    let span = whole.map(|descriptor| Span::new(descriptor.start, descriptor.end));
+    Ok(span.is_some_and(|span| spans_read(requests).all(|read| bounds::holds(&span, &read))))
 }
 
 /// What of replication can fail while a replica's state is read.

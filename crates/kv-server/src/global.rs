@@ -59,6 +59,7 @@
 //! clocks have passed them. Who saw one there and then reads the other here, in another transaction and at another
 //! node, may for the rest of the lead not see it: each key is up to date, the order between them is not promised.
 
+use crate::bounds;
 use crate::faults::Bug;
 use crate::node::{Asker, Node};
 use kv_api::batch::{Request, RequestKind};
@@ -66,7 +67,7 @@ use kv_api::timestamp::MAX_CLOCK_OFFSET_NS;
 use kv_api::{KvError, KvErrorKind, Span, Timestamp};
 use std::time::Duration;
 use storage::intent::IntentView;
-use storage::{Reader, StorageError, mvcc};
+use storage::{Reader, mvcc};
 
 /// How often a follower that is being asked renews its promise.
 pub const REFRESH: Duration = Duration::from_millis(200);
@@ -146,8 +147,9 @@ impl Node {
         }
     }
 
-    /// Whether a batch that was read up to a timestamp has read what the wall clock has not passed. Nothing was written
-    /// above `written`.
+    /// Whether a batch that was read up to a timestamp has read what the wall clock has not passed, as far as is known.
+    /// Nothing was written above `written`. `shows` is asked last: whether the reader and the intents still show all
+    /// that was read.
     ///
     /// # Errors
     /// I/O errors and damage.
@@ -157,7 +159,8 @@ impl Node {
         requests: &[Request],
         intents: &IntentView,
         (upto, written): (Timestamp, Timestamp),
-    ) -> Result<bool, StorageError> {
+        shows: impl FnOnce() -> Result<bool, KvError>,
+    ) -> Result<bool, KvError> {
         let passed = self.passed();
         if upto.min(written) <= passed || self.pipeline.environment().planted(Bug::ReadWaitSkipped) {
             return Ok(false);
@@ -167,7 +170,7 @@ impl Node {
                 return Ok(true);
             }
         }
-        Ok(false)
+        Ok(!shows()?)
     }
 
     /// Waits until the wall clock has passed what a batch has read, as `has_read_ahead` says.
@@ -176,7 +179,7 @@ impl Node {
     /// Its errors, and [`KvErrorKind::Unavailable`] if that takes too long, because the clock went back.
     pub(crate) async fn read_wait(
         &self,
-        has_read_ahead: impl Fn() -> Result<bool, StorageError>,
+        has_read_ahead: impl Fn() -> Result<bool, KvError>,
     ) -> Result<(), KvError> {
         let begun = tokio::time::Instant::now();
         while has_read_ahead()? {
@@ -200,16 +203,16 @@ impl Node {
         self.read_wait(|| self.has_led_ahead(asker, requests, upto)).await
     }
 
-    fn has_led_ahead(
-        &self,
-        asker: Asker,
-        requests: &[Request],
-        upto: Timestamp,
-    ) -> Result<bool, StorageError> {
+    fn has_led_ahead(&self, asker: Asker, requests: &[Request], upto: Timestamp) -> Result<bool, KvError> {
+        let lease = || self.pipeline.lease(asker.range).ok();
+        let held = lease();
         let written = self.pipeline.written_ahead(asker.range).unwrap_or(Timestamp::MAX);
         let mut intents = self.intent_view(asker, None);
         // What is not decided was not read.
         intents.prepared.clear();
-        self.has_read_ahead(&*self.engine, requests, &intents, (upto, written))
+        // With the lease goes what is known of transactions, and the replica may go after it.
+        let is_here = |span: &Span| spans_read(requests).all(|read| bounds::holds(span, &read));
+        let shows = || Ok(held.is_some() && lease() == held && self.pipeline.holds(asker.range, is_here));
+        self.has_read_ahead(&*self.engine, requests, &intents, (upto, written), shows)
     }
 }

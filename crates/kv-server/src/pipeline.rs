@@ -33,7 +33,9 @@ mod standing;
 mod stepped;
 
 pub use ahead::Promised;
-pub use driver::{Absorption, Change, FreezeFor, NodesStatus, SplitAt, Status, Surveyed, Transport};
+pub use driver::{
+    Absorption, Change, FreezeFor, NodesStatus, Overview, SplitAt, Status, Surveyed, Transport,
+};
 pub use stepped::{Due, Stepped};
 
 use crate::clock_check::{ClockCheck, Moment, TooFar};
@@ -205,6 +207,7 @@ enum Asked {
     TransferLease(RangeId, NodeId, oneshot::Sender<Result<(), KvError>>),
     Change(RangeId, Change, oneshot::Sender<Result<(), KvError>>),
     Frozen(oneshot::Sender<Vec<(RangeDescriptor, Freeze)>>),
+    Overview(RangeId, oneshot::Sender<Result<(Option<Watched>, Overview), StorageError>>),
     Statuses(Vec<RangeId>, oneshot::Sender<Vec<Status>>),
     Nodes(oneshot::Sender<NodesStatus>),
     Held(oneshot::Sender<Vec<RangeId>>),
@@ -749,8 +752,17 @@ impl Pipeline {
     /// When the node shuts down.
     pub async fn keep_awake(&self, range: RangeId) -> Result<Option<Standing>, KvError> {
         let standing = self.ask(|answer| Asked::Wake(range, answer)).await??;
-        // One that fell asleep again meanwhile has nobody who serves it.
-        Ok(standing.map(|standing| standing.get().unwrap_or(Standing::Follower(None))))
+        Ok(standing.map(|standing| standing.or_nobody()))
+    }
+
+    /// What this node has and knows, and who serves a range, which is kept from falling asleep as by
+    /// [`Pipeline::keep_awake`]. All in one question: a node that does nothing else asks it all the time.
+    ///
+    /// # Errors
+    /// When the node shuts down, or the range cannot be read.
+    pub async fn overview(&self, awake: RangeId) -> Result<(Option<Standing>, Overview), KvError> {
+        let (standing, overview) = self.ask(|answer| Asked::Overview(awake, answer)).await??;
+        Ok((standing.map(|standing| standing.or_nobody()), overview))
     }
 
     /// Keeps ranges that are awake here from falling asleep.
@@ -827,22 +839,27 @@ impl Pipeline {
         self.ask(|answer| Asked::Destroy(range, answer)).await?
     }
 
-    /// What the other nodes are told with every sign of life.
-    pub fn set_note(&self, note: Bytes) {
-        self.tell(Asked::Note(note));
+    /// What the other nodes are told with every sign of life. False if nobody takes note, because too much is asked.
+    #[must_use]
+    pub fn set_note(&self, note: Bytes) -> bool {
+        self.tell(Asked::Note(note))
     }
 
     /// Asks the nodes of the cluster for signs of life, so that [`NodesStatus::silent`] tells of them.
-    pub fn watch_nodes(&self, nodes: Vec<NodeId>) {
-        self.tell(Asked::Watch(nodes));
+    /// False as for [`Pipeline::set_note`].
+    #[must_use]
+    pub fn watch_nodes(&self, nodes: Vec<NodeId>) -> bool {
+        self.tell(Asked::Watch(nodes))
     }
 
-    fn tell(&self, asked: Asked) {
+    fn tell(&self, asked: Asked) -> bool {
         let mut state = self.shared.state.lock();
-        if state.asked.len() < MAX_INBOX {
+        let room = state.asked.len() < MAX_INBOX;
+        if room {
             state.asked.push(asked);
             self.shared.ready.notify_one();
         }
+        room
     }
 
     async fn ask<T>(&self, asked: impl FnOnce(oneshot::Sender<T>) -> Asked) -> Result<T, KvError> {

@@ -186,18 +186,21 @@ pub(crate) fn load_state(
     Ok(Some(state))
 }
 
-/// Whether what a reader shows of a range is its whole state as of an entry at or after `index`: the replica
+/// The descriptor of a range of which a reader shows the whole state as of an entry at or after `index`: the replica
 /// was there, complete, and had applied it. Effects and state are written in one batch, so this holds for all
-/// of what a snapshot of the engine shows.
+/// of what a snapshot of the engine shows, within the descriptor's keys: others the range had at `index` may be
+/// another's since, and no longer here.
 ///
 /// # Errors
 /// I/O errors and damage.
-pub fn is_whole(reader: &(impl Reader + ?Sized), range: RangeId, index: u64) -> ReplicationResult<bool> {
-    let whole = |state: RangeState| {
-        let complete = state.descriptor.is_some() && !state.incomplete;
-        complete && state.applied >= state.whole_at && state.applied >= index
-    };
-    Ok(load_state(reader, range)?.is_some_and(whole))
+pub fn whole(
+    reader: &(impl Reader + ?Sized),
+    range: RangeId,
+    index: u64,
+) -> ReplicationResult<Option<RangeDescriptor>> {
+    let state = load_state(reader, range)?;
+    let complete = |state: &RangeState| !state.incomplete && state.applied >= state.whole_at.max(index);
+    Ok(state.filter(complete).and_then(|state| state.descriptor))
 }
 
 /// The hard state of a replica.

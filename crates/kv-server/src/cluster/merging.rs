@@ -60,6 +60,8 @@ const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
 const REACHED_PATIENCE: Duration = Duration::from_secs(1);
 /// How long transactions with intents have to end before a range is changed.
 const INTENTS_PATIENCE: Duration = Duration::from_secs(1);
+/// How long transactions that waited for others to end may go on before both ranges are closed.
+const LET_GO: Duration = Duration::from_millis(20);
 /// How long a range is frozen before its leaseholder asks what became of the merge.
 const SETTLE_AFTER: Duration = Duration::from_secs(8);
 /// How long it is waited for whoever may be merging to come to an end: longer than one who does so in vain takes.
@@ -186,6 +188,8 @@ impl Cluster {
             return Err(open());
         }
         drop(held);
+        // Those who waited meanwhile, and may have intents in the neighbour, are let go on first.
+        tokio::time::sleep(LET_GO).await;
         let candidates = members(&right, &live);
         let asked = FreezeRange {
             record: right,
@@ -401,8 +405,7 @@ impl Cluster {
     // What becomes of merges that nobody goes on with.
 
     /// Finds out, in the background, what became of the merges for which ranges are frozen here.
-    pub(super) async fn settle_merges(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), KvError> {
-        let frozen = node.pipeline.frozen().await?;
+    pub(super) fn settle_merges(self: &Arc<Self>, node: &Arc<Node>, frozen: Vec<(RangeDescriptor, Freeze)>) {
         let now = Instant::now();
         for (descriptor, freeze) in self.splits.frozen_for_long(frozen, now, SETTLE_AFTER) {
             let (cluster, node) = (Arc::clone(self), Arc::clone(node));
@@ -416,7 +419,6 @@ impl Cluster {
                 cluster.splits.settled(range);
             });
         }
-        Ok(())
     }
 
     /// Has a range that is frozen be served again if it was not absorbed and never will be; says whether.

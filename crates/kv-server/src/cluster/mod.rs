@@ -255,9 +255,9 @@ impl Cluster {
 
     async fn look(self: &Arc<Self>, node: &Arc<Node>, announced: &mut bool) -> Result<(), KvError> {
         // The root range never sleeps: whoever has a replica of it uses it all the time.
-        let root = node.pipeline.keep_awake(ROOT).await?;
+        let (root, here) = node.pipeline.overview(ROOT).await?;
         match root {
-            Some(standing) => self.read_book(node, standing).await?,
+            Some(standing) => self.read_book(node, standing, here.voters)?,
             None => self.ask_for_book().await,
         }
         let leads = matches!(root, Some(Standing::Leaseholder(_)));
@@ -273,13 +273,11 @@ impl Cluster {
             self.leave_configs();
         }
         self.report(node, leads).await?;
-        if records.iter().any(|record| record.id != self.myself.id) {
-            node.pipeline.watch_nodes(records.iter().map(|record| record.id).collect());
-        }
-        self.place(node, &records).await?;
-        self.settle_merges(node).await?;
+        self.place(node, &records, &here.nodes, &here.held).await?;
+        self.settle_merges(node, here.frozen);
         self.split_where_needed(node, records.len() > 1);
-        self.merge_where_possible(node).await
+        self.merge_where_possible(node, here.held);
+        Ok(())
     }
 
     // Who is there.
@@ -334,9 +332,8 @@ impl Cluster {
     }
 
     /// Reads what the replica of the root range here says.
-    async fn read_book(&self, node: &Node, standing: Standing) -> Result<(), KvError> {
-        let status = node.pipeline.status(ROOT).await?;
-        let mut root = status.map_or_else(Vec::new, |status| status.group.members.voters);
+    fn read_book(&self, node: &Node, standing: Standing, voters: Vec<NodeId>) -> Result<(), KvError> {
+        let mut root = voters;
         let leader = match standing {
             Standing::Leaseholder(_) => Some(self.myself.id),
             Standing::Follower(leader) => leader,

@@ -51,6 +51,9 @@ pub(super) struct Progress {
     loads: BTreeMap<RangeId, u64>,
     load: u64,
     leads_root: bool,
+    /// What this node last said of itself, and whose signs of life it last asked for.
+    said: Option<Note>,
+    watched: Vec<NodeId>,
     /// The nodes as they were when the sleeping ranges were gone over last.
     surveyed: Vec<(NodeId, bool, bool, bool, String)>,
     /// Where the survey goes on; absent when it is over.
@@ -115,28 +118,45 @@ impl Cluster {
         self: &Arc<Self>,
         node: &Arc<Node>,
         records: &[NodeRecord],
+        nodes: &NodesStatus,
+        held: &[RangeId],
     ) -> Result<(), KvError> {
-        let nodes = node.pipeline.nodes().await?;
-        {
-            let mut progress = self.placing.lock();
-            progress.looks += 1;
-            let done = node.pipeline.take_loads();
-            progress.weigh(&done);
-            self.splits.note(&done);
-            progress.leads_root = matches!(node.pipeline.standing(ROOT), Standing::Leaseholder(_));
-            node.pipeline.set_note(progress.note(&nodes).encode_to_vec().into());
-        }
+        self.say(node, records, nodes);
         if records.iter().all(|record| record.id == self.myself.id) {
             return Ok(());
         }
-        let views = self.views(records, &nodes);
-        self.compare_one(node).await?;
-        self.place_held(node, &views).await?;
+        let views = self.views(records, nodes);
+        self.compare_one(node, held);
+        self.place_held(node, &views, held.to_vec()).await?;
         self.survey(node, &views).await
     }
 
-    async fn place_held(&self, node: &Arc<Node>, views: &[NodeView]) -> Result<(), KvError> {
-        let mut held = node.pipeline.held_ranges().await?;
+    /// Takes note of what was done since the last look, and has the nodes told how this one is.
+    fn say(&self, node: &Node, records: &[NodeRecord], nodes: &NodesStatus) {
+        let mut progress = self.placing.lock();
+        progress.looks += 1;
+        let done = node.pipeline.take_loads();
+        progress.weigh(&done);
+        self.splits.note(&done);
+        progress.leads_root = matches!(node.pipeline.standing(ROOT), Standing::Leaseholder(_));
+        let note = progress.note(nodes);
+        let known: Vec<NodeId> = records.iter().map(|record| record.id).collect();
+        // The thread of the ranges need not wake to hear the same again.
+        if progress.said.as_ref() != Some(&note) && node.pipeline.set_note(note.encode_to_vec().into()) {
+            progress.said = Some(note);
+        }
+        let is_news = progress.watched != known && known.iter().any(|id| *id != self.myself.id);
+        if is_news && node.pipeline.watch_nodes(known.clone()) {
+            progress.watched = known;
+        }
+    }
+
+    async fn place_held(
+        &self,
+        node: &Arc<Node>,
+        views: &[NodeView],
+        mut held: Vec<RangeId>,
+    ) -> Result<(), KvError> {
         held.sort_unstable();
         let (looks, mut may_move_lease) = {
             let mut progress = self.placing.lock();
@@ -210,16 +230,15 @@ impl Cluster {
     }
 
     /// Compares the replicas of a range that is due.
-    async fn compare_one(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), KvError> {
+    fn compare_one(self: &Arc<Self>, node: &Arc<Node>, held: &[RangeId]) {
         if !self.placing.lock().looks.is_multiple_of(CHECK_LOOKS) {
-            return Ok(());
+            return;
         }
-        let held = node.pipeline.held_ranges().await?;
         let due = {
             let mut progress = self.placing.lock();
             let now = Instant::now();
             progress.compared.retain(|range, _| held.contains(range));
-            for range in &held {
+            for range in held {
                 progress.compared.entry(*range).or_insert(now);
             }
             let oldest = progress.compared.iter_mut().min_by_key(|(_, compared)| **compared);
@@ -239,7 +258,6 @@ impl Cluster {
                 }
             });
         }
-        Ok(())
     }
 
     /// Goes over sleeping ranges and wakes those about which something is to be done.

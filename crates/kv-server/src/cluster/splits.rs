@@ -213,17 +213,16 @@ impl Cluster {
     }
 
     /// Merges ranges, in the background, if one has been small and idle for long, and its right neighbour is, too.
-    pub(super) async fn merge_where_possible(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), KvError> {
+    pub(super) fn merge_where_possible(self: &Arc<Self>, node: &Arc<Node>, held: Vec<RangeId>) {
         let (patience, split_load) = (node.limits.merge_after, node.limits.split_load);
         if patience.is_zero() {
-            return Ok(());
+            return;
         }
         let has_neighbour = |range: &RangeId| {
             let span = node.pipeline.span(*range).filter(is_users);
             let tenant = span.as_ref().and_then(|span| TenantId::of_key(&span.start));
             span.zip(tenant).is_some_and(|(span, tenant)| span.end < tenant.span().end)
         };
-        let held = node.pipeline.held_ranges().await?;
         let ranges: BTreeMap<RangeId, u64> = {
             let progress = self.placing.lock();
             let load = |range: RangeId| progress.loads().get(&range).copied().unwrap_or(0);
@@ -233,7 +232,7 @@ impl Cluster {
         let looked = self.splits.idle.lock().look(&ranges, most, patience, Instant::now());
         node.pipeline.touch(&looked.waiting);
         node.pipeline.touch(looked.due.as_slice());
-        let Some(range) = looked.due.filter(|_| self.splits.begin()) else { return Ok(()) };
+        let Some(range) = looked.due.filter(|_| self.splits.begin()) else { return };
         let (cluster, node) = (Arc::clone(self), Arc::clone(node));
         let at_work = AtWork(Arc::clone(self));
         tokio::spawn(async move {
@@ -249,7 +248,6 @@ impl Cluster {
                 }
             }
         });
-        Ok(())
     }
 
     async fn merge_if_small(

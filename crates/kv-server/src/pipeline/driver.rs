@@ -11,6 +11,7 @@ pub use split::SplitAt;
 use super::recovery::Recovery;
 use super::{
     Asked, CEILING_AHEAD_NS, CEILING_SLACK_NS, Held, Hook, Queued, ROOT, RangeState, Shared, Standing, State,
+    Woken,
 };
 use crate::clock_check::ClockCheck;
 use crate::command::CommandError;
@@ -76,6 +77,19 @@ pub struct NodesStatus {
     pub notes: BTreeMap<NodeId, Bytes>,
     /// Replicas here, those of them that are awake, and leases held.
     pub counts: (usize, usize, usize),
+}
+
+/// What a node looks at regularly, as of one moment.
+#[derive(Debug)]
+pub struct Overview {
+    /// The voters of the range that was to be kept awake; none if there is no replica of it here.
+    pub voters: Vec<NodeId>,
+    /// The nodes.
+    pub nodes: NodesStatus,
+    /// The ranges whose leases this node holds.
+    pub held: Vec<RangeId>,
+    /// Those of them that are frozen, and for which merges.
+    pub frozen: Vec<(RangeDescriptor, Freeze)>,
 }
 
 /// A replica here, perhaps asleep.
@@ -484,6 +498,41 @@ impl Driver {
         }
     }
 
+    /// Wakes a range for who is to know who serves it; nobody does where there is no replica.
+    fn woken(&mut self, now: Millis, range: RangeId) -> Result<Woken, ReplicationError> {
+        Ok(self.wake_sound(now, range)?.and_then(|there| {
+            let state = self.shared.state.lock();
+            let found = state.ranges.get(&range).filter(|_| there);
+            match found.and_then(|found| found.damaged.clone()) {
+                Some(error) => Err(error),
+                None => Ok(found.map(|found| found.standing.watch())),
+            }
+        }))
+    }
+
+    fn nodes(&self, now: Millis) -> NodesStatus {
+        NodesStatus {
+            silent: self.store.liveness().silences(now).collect(),
+            notes: self.store.notes().map(|(node, note)| (node, note.clone())).collect(),
+            counts: self.store.counts(),
+        }
+    }
+
+    fn held(&self) -> Vec<RangeId> {
+        let held = self.awake.iter().filter(|(_, awake)| awake.acquired.is_some());
+        held.map(|(range, _)| *range).collect()
+    }
+
+    fn overview(&self, now: Millis, range: RangeId) -> Overview {
+        let voters = self.store.status(range).map(|status| status.members.voters);
+        Overview {
+            voters: voters.unwrap_or_default(),
+            nodes: self.nodes(now),
+            held: self.held(),
+            frozen: self.frozen(),
+        }
+    }
+
     /// Makes the range known to those who ask for it.
     fn enter(&self, range: RangeId) {
         let Some(descriptor) = self.store.descriptor(range) else { return };
@@ -570,24 +619,20 @@ impl Driver {
                 let _ = answer.send(self.store.covering(&key));
             }
             Asked::Wake(range, answer) => {
-                let woken = self.wake_sound(now, range)?.and_then(|there| {
-                    let state = self.shared.state.lock();
-                    let found = state.ranges.get(&range).filter(|_| there);
-                    match found.and_then(|found| found.damaged.clone()) {
-                        Some(error) => Err(error),
-                        None => Ok(found.map(|found| found.standing.watch())),
-                    }
-                });
-                let _ = answer.send(woken);
+                let _ = answer.send(self.woken(now, range)?);
+            }
+            Asked::Frozen(answer) => {
+                let _ = answer.send(self.frozen());
+            }
+            Asked::Overview(range, answer) => {
+                let woken = self.woken(now, range)?;
+                let _ = answer.send(woken.map(|standing| (standing, self.overview(now, range))));
             }
             Asked::ChangeMembers(range, change, answer) => {
                 let _ = answer.send(self.store.change_members(now, range, change).map_err(refused));
             }
             Asked::TransferLease(range, to, answer) => self.begin_leaving(now, range, to, answer),
             Asked::Change(range, change, answer) => self.begin_change(now, range, change, answer),
-            Asked::Frozen(answer) => {
-                let _ = answer.send(self.frozen());
-            }
             Asked::Statuses(ranges, answer) => {
                 let status = |range| {
                     let group = self.store.status(range)?;
@@ -597,15 +642,10 @@ impl Driver {
                 let _ = answer.send(ranges.into_iter().filter_map(status).collect());
             }
             Asked::Nodes(answer) => {
-                let _ = answer.send(NodesStatus {
-                    silent: self.store.liveness().silences(now).collect(),
-                    notes: self.store.notes().map(|(node, note)| (node, note.clone())).collect(),
-                    counts: self.store.counts(),
-                });
+                let _ = answer.send(self.nodes(now));
             }
             Asked::Held(answer) => {
-                let held = self.awake.iter().filter(|(_, awake)| awake.acquired.is_some());
-                let _ = answer.send(held.map(|(range, _)| *range).collect());
+                let _ = answer.send(self.held());
             }
             Asked::Configured(answer) => {
                 let configured = self.store.local().filter(|(_, descriptor)| !descriptor.config.is_empty());

@@ -59,6 +59,11 @@ impl Watched {
         *self.0.standing.lock()
     }
 
+    /// What it is now. A range that fell asleep has nobody who serves it.
+    pub fn or_nobody(&self) -> Standing {
+        self.get().unwrap_or(Standing::Follower(None))
+    }
+
     /// Waits until it is known who serves the range; `None` if the range is no longer in memory.
     pub async fn settled(&self) -> Option<Standing> {
         loop {

@@ -70,7 +70,8 @@ impl Nodes {
         self.running.lock()[place] = Some(running);
     }
 
-    /// Ends a node; it hands its leases over. Returns when nobody has its store open any more.
+    /// Ends a node; it hands its leases over. Returns when nobody has its store open any more: no client of it
+    /// may be there.
     pub async fn end(&self, place: usize) {
         let running = self.running.lock()[place].take();
         if let Some(running) = running {

@@ -161,5 +161,6 @@ async fn every_replica_of_a_global_range_serves_the_present_without_asking() {
     nodes.wait_for(|ranges| found(ranges).is_none()).await;
     nodes.put("k", "4").await.expect("put");
     assert_eq!(nodes.get("k").await.as_deref(), Some("4"));
+    drop(clients);
     nodes.end_all().await;
 }

@@ -1,6 +1,7 @@
 //! What a range has to do with the commit of a transaction over several.
 
 use super::super::end::Farewell;
+use super::super::lost;
 use crate::client::KvClient;
 use crate::located::Located;
 use crate::router::Place;
@@ -62,16 +63,20 @@ impl Share {
         Share { at, key, place: None, meta, held: false, locked: false, intent, writes, spans }
     }
 
-    /// The share after its range was split: what is left of it, and shares of other ranges. A range with intents is
-    /// not split, so they are in what is left.
+    /// The share after its range was split or absorbed by another: what is left of it, and shares of other ranges. Neither
+    /// happens to a range with intents, so they are in what is left, or are no more: then the range has lost its
+    /// lease, and with it the transaction.
     ///
     /// # Errors
-    /// What keeps the ranges from being found.
+    /// [`KvErrorKind::Aborted`] if what was written or locked in the range went with it, and what keeps the ranges from
+    /// being found.
     pub async fn split(self, client: &KvClient) -> KvResult<Vec<Share>> {
         let mut shares: Vec<Share> = Vec::new();
         let at = client.locate(&self.key, false).await?;
         if at.range_id == self.at.range_id {
             shares.push(Share { at, writes: Vec::new(), spans: Vec::new(), ..self.clone() });
+        } else if self.meta.has_intents || self.held || self.locked {
+            return Err(lost());
         }
         for write in &self.writes {
             let Some(key) = written_key(write) else { continue };

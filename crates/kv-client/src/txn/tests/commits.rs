@@ -364,6 +364,21 @@ async fn a_range_that_comes_to_have_a_part_is_not_told_that_nothing_comes_of_it(
     assert!(!trace.contains(&"70 abort".to_owned()), "{trace:?}");
 }
 
+/// The lease of a range moves, what was written there goes with it, and nothing keeps the range from being absorbed.
+#[tokio::test]
+async fn nothing_commits_without_a_part_that_went_with_its_range() {
+    let model = two_ranges().await;
+    let txn = begin(&model);
+    write(&txn, &["n"]);
+    txn.flush().await.unwrap();
+    write(&txn, &["a"]);
+    model.move_lease();
+    model.merge(RANGE);
+    assert_eq!(kind(txn.commit().await), KvErrorKind::Aborted);
+    model.settled().await;
+    assert!(!is_new(&model, &["a"]) && !is_new(&model, &["n"]));
+}
+
 #[tokio::test]
 async fn what_was_read_in_a_part_split_off_is_checked_before_the_rest_is_prepared() {
     for change in [false, true] {

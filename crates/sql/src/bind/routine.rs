@@ -10,7 +10,7 @@ use super::context::{Clause, ExprContext, Virtual};
 use super::names::ident_name;
 use crate::catalog::routine::RoutineDescriptor;
 use crate::parse;
-use crate::plan::{Expr, Plan, SetInvocation, SubPlan};
+use crate::plan::{Expr, SetInvocation, SubPlan};
 use sql_types::cast::{CastKind, can_coerce};
 use sql_types::functions;
 use sql_types::{SqlError, SqlResult, SqlState, Type};
@@ -288,7 +288,7 @@ impl Binder<'_> {
         let added = context.subplans.get(from..).unwrap_or_default();
         added.iter().any(|(subplan, _)| match subplan {
             SubPlan::Routine(routine, _) => !routine.is_stable(),
-            other => other.plan().is_some_and(Plan::calls_routines),
+            other => other.plan().is_some_and(|plan| plan.calls_routines()),
         })
     }
 

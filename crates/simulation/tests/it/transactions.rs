@@ -137,7 +137,8 @@ fn planted_bugs_are_found() {
     let bugs = nodes.into_iter().map(Planted::Node).chain(clients.into_iter().map(Planted::Client));
     for bug in bugs {
         let options = Options { bug: Some(bug), ..Options::default() };
-        let found = (1..=400).find(|seed| run(*seed, options).violation.is_some());
+        // Of 270 runs one meets `LetGoSkipped`; all others are met by one of the first few.
+        let found = (1..=1200).find(|seed| run(*seed, options).violation.is_some());
         assert!(found.is_some(), "{bug:?} is not found");
     }
 }

@@ -68,7 +68,7 @@ impl Share {
     /// lease, and with it the transaction.
     ///
     /// # Errors
-    /// [`KvErrorKind::Aborted`] if what was written or locked in the range went with it, and what keeps the ranges from
+    /// [`kv_api::KvErrorKind::Aborted`] if what was written or locked in the range went with it, and what keeps the ranges from
     /// being found.
     pub async fn split(self, client: &KvClient) -> KvResult<Vec<Share>> {
         let mut shares: Vec<Share> = Vec::new();

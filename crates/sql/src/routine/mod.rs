@@ -2,7 +2,7 @@
 //!
 //! # How it works
 //!
-//! A body is read once ([`Compiled`]) and kept with its descriptor. It runs its statements through [`Statements`],
+//! A body is read once ([`Compiled`]) and kept with its descriptor. It runs its statements through [`statements::Statements`],
 //! which knows the transaction: inside a query or a change of rows that is [`nested::Nested`], for DO the session.
 //! Names of arguments and variables are parameters of those statements ([`crate::bind::Variables`]), so their plans
 //! are shared and cached like those of prepared statements.

@@ -35,7 +35,7 @@ pg_dump "$restored" >"$work/second.sql"
 diff <(plain "$work/first.sql") <(plain "$work/second.sql")
 [ "$($psql "$restored" -Atc 'SELECT count(*), sum(total) FROM big_orders')" = "20|2600.00" ]
 [ "$($psql "$restored" -Atc "SELECT string_agg(policyname || cmd, ' ' ORDER BY policyname) FROM pg_policies")" = "buyersSELECT paidINSERT" ]
-[ "$($psql "$restored" -Atc 'SELECT total_of(1), count(*) FROM shop.newest(5)')" = "16.80|20" ]
+[ "$($psql "$restored" -Atc 'SELECT total_of(1), count(*) FROM shop.newest(5)')" = "16.800|20" ]
 [ "$($psql "$restored" -Atc "INSERT INTO orders (customer, total) VALUES (1, 60) RETURNING note")" = "insert by \"trigger's\" rule" ]
 [ "$($psql "$restored" -Atc "SELECT array_to_string(proacl, ',') LIKE '=X%' FROM pg_proc WHERE proname = 'newest'")" = "f" ]
 $psql "$restored" -c "INSERT INTO shop.customers (email) VALUES ('new')"

@@ -284,7 +284,7 @@ pub(super) fn create_trigger(c: &mut Cursor, or_replace: bool) -> SqlResult<Ddl>
             None => return Err(c.syntax_error()),
         };
     }
-    let when = if c.take("when") { Some(c.parenthesized()?) } else { None };
+    let when = if c.take("when") { Some(bare(c.parenthesized()?)?) } else { None };
     c.expect("execute")?;
     if c.take_one(&["function", "procedure"]).is_none() {
         return Err(c.syntax_error());
@@ -339,4 +339,19 @@ pub(super) fn alter_trigger(c: &mut Cursor) -> SqlResult<Ddl> {
         return unsupported("ALTER TRIGGER … DEPENDS ON EXTENSION");
     }
     Ok(Ddl::RenameTrigger { name, table, to: c.ident()? })
+}
+
+/// Most parentheses that are taken off.
+const MOST_BARED: usize = 64;
+
+/// An expression without parentheses around all of it: it is dumped with them, and must not gain some each time.
+fn bare(mut text: String) -> SqlResult<String> {
+    for _ in 0..MOST_BARED {
+        let mut cursor = Cursor::new(&text)?;
+        match cursor.parenthesized() {
+            Ok(inner) if cursor.is_end() => text = inner,
+            _ => break,
+        }
+    }
+    Ok(text)
 }

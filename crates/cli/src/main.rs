@@ -52,6 +52,10 @@ enum Command {
     Tenant(tenant::TenantArgs),
     /// List nodes, and drain them
     Node(node::NodeArgs),
+    /// Load files of CSV or Parquet into a table
+    Import(bulk_io::ImportArgs),
+    /// Write a table, or the result of a query, to files of CSV or Parquet
+    Export(bulk_io::ExportArgs),
     /// Put a tenant under load, and check what it did
     #[command(subcommand)]
     Workload(workload::Command),
@@ -84,6 +88,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs an import or an export: a thread reads or writes files while others talk to the database.
+fn run_bulk(work: impl Future<Output = bulk_io::Result<()>>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start a runtime: {error}")))?;
+    runtime.block_on(work).map_err(|error| match error.hint_text() {
+        Some(hint) => Failure::new(error.to_string()).hint(hint),
+        None => Failure::new(error.to_string()),
+    })
+}
+
 fn run_workload(command: workload::Command) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start a runtime: {error}")))?;
@@ -96,6 +110,8 @@ fn run(command: Command) -> Outcome {
         Command::Start(args) => start::start(&args),
         Command::Tenant(args) => tenant::run(&args),
         Command::Node(args) => node::run(&args),
+        Command::Import(args) => run_bulk(bulk_io::import(&args)),
+        Command::Export(args) => run_bulk(bulk_io::export(&args)),
         Command::Workload(command) => run_workload(command),
         Command::Cert(args) => cert::run(&args),
         Command::Debug(args) => debug::run(&args),

@@ -11,6 +11,7 @@ use crate::tpcc::{Tpcc, TpccArgs};
 use crate::tpch::{Tpch, TpchArgs};
 use crate::ycsb::{Ycsb, YcsbArgs};
 use clap::{Args, Subcommand};
+use pg_client::Target;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -104,14 +105,23 @@ pub struct Common {
 }
 
 impl Common {
-    /// The URL.
+    /// The database.
     ///
     /// # Errors
-    /// If none was given.
-    pub fn url(&self) -> anyhow::Result<&str> {
+    /// If none was given, or its URL is malformed.
+    pub fn target(&self) -> anyhow::Result<Target> {
         let message = "no database: give --url or set DATABASE_URL (`dormouse tenant create` prints a URL)";
-        self.url.as_deref().ok_or_else(|| anyhow::anyhow!(message))
+        let url = self.url.as_deref().ok_or_else(|| anyhow::anyhow!(message))?;
+        target(url)
     }
+}
+
+/// The database that a URL names.
+///
+/// # Errors
+/// If the URL is malformed.
+pub fn target(url: &str) -> anyhow::Result<Target> {
+    Target::parse(url, "dormouse workload")
 }
 
 /// The workloads and what each takes.

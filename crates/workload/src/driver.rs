@@ -1,11 +1,11 @@
 //! Running a workload: connections, time, repetition, progress.
 
-use crate::connect::{Connection, Target};
-use crate::errors::{Failure, Kind};
+use crate::errors::Failure;
 use crate::report::{Latencies, progress_line};
 use crate::{Worker, Workload};
 use anyhow::Context;
 use futures::future::try_join_all;
+use pg_client::{Connection, Kind, Target};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -36,7 +36,6 @@
 pub mod append;
 pub mod args;
 pub mod bank;
-pub mod connect;
 pub mod driver;
 mod errors;
 pub mod isolation;
@@ -50,11 +49,12 @@ pub mod tpch;
 pub mod ycsb;
 
 pub use args::Command;
-pub use errors::{Failure, Kind};
+pub use errors::Failure;
 
 use anyhow::Context;
 use async_trait::async_trait;
 use indicatif::{ProgressBar, ProgressStyle};
+use pg_client::Target;
 use report::{CheckReport, RunReport};
 use std::time::Duration;
 use tokio_postgres::Client;
@@ -83,11 +83,7 @@ pub trait Workload: Send + Sync {
 
     /// Looks at what `connections` workers did, after the last has ended, however the run ended. None: there is
     /// nothing to see.
-    async fn after_run(
-        &self,
-        _target: &connect::Target,
-        _connections: u32,
-    ) -> anyhow::Result<Option<CheckReport>> {
+    async fn after_run(&self, _target: &Target, _connections: u32) -> anyhow::Result<Option<CheckReport>> {
         Ok(None)
     }
 
@@ -144,7 +140,7 @@ pub async fn execute(command: Command) -> anyhow::Result<()> {
 
 async fn init(arguments: &args::Init) -> anyhow::Result<()> {
     let workload = arguments.workload.build(&arguments.common);
-    let target = connect::Target::parse(arguments.common.url()?)?;
+    let target = arguments.common.target()?;
     let (mut client, _connection) = target.connect().await.context("cannot connect")?;
     let progress = ProgressBar::new(0).with_style(load_style()?);
     workload.init(&mut client, &progress).await?;
@@ -161,7 +157,7 @@ fn load_style() -> anyhow::Result<ProgressStyle> {
 
 async fn run(arguments: &args::Run) -> anyhow::Result<()> {
     let workload = arguments.workload.build(&arguments.common);
-    let target = connect::Target::parse(arguments.common.url()?)?;
+    let target = arguments.common.target()?;
     let defaults = workload.defaults();
     let plan = driver::Plan {
         connections: arguments.connections.unwrap_or(defaults.connections),
@@ -187,7 +183,7 @@ async fn run(arguments: &args::Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn before_run(workload: &dyn Workload, target: &connect::Target) -> anyhow::Result<()> {
+async fn before_run(workload: &dyn Workload, target: &Target) -> anyhow::Result<()> {
     let (mut client, _connection) = target.reconnect().await.context("cannot connect")?;
     workload.before_run(&mut client).await
 }
@@ -201,7 +197,7 @@ fn check_history(arguments: &args::CheckHistory) -> anyhow::Result<()> {
 
 async fn check(arguments: &args::Check) -> anyhow::Result<()> {
     let workload = arguments.workload.build(&arguments.common);
-    let target = connect::Target::parse(arguments.common.url()?)?;
+    let target = arguments.common.target()?;
     let (mut client, _connection) = target.connect().await.context("cannot connect")?;
     let report = workload.check(&mut client).await?;
     arguments.common.output.print(&report);

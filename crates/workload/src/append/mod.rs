@@ -29,8 +29,6 @@ pub mod verdict;
 mod worker;
 
 use crate::args::Common;
-use crate::connect::Target;
-use crate::errors::Kind;
 use crate::report::CheckReport;
 use crate::{Worker, Workload};
 use anyhow::Context;
@@ -38,6 +36,7 @@ use async_trait::async_trait;
 use clap::{Args, ValueEnum};
 use histories::{History, Isolation, Op, Outcome};
 use indicatif::ProgressBar;
+use pg_client::{Kind, Target};
 use plan::{Chooser, Keys};
 use recorder::Recorder;
 use std::collections::{BTreeMap, BTreeSet};

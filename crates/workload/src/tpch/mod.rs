@@ -16,7 +16,6 @@ pub mod queries;
 pub mod tables;
 
 use crate::args::Common;
-use crate::connect::Target;
 use crate::errors::Failure;
 use crate::report::CheckReport;
 use crate::scale::Scale;
@@ -146,7 +145,7 @@ impl Workload for Tpch {
         let mut report = CheckReport::new("tpch");
         self.count_rows(client, &mut report).await?;
         if let Some(url) = &self.against {
-            let (other, _connection) = Target::parse(url)?
+            let (other, _connection) = crate::args::target(url)?
                 .connect()
                 .await
                 .context("cannot connect to the server to compare with")?;

@@ -4,10 +4,10 @@ mod server;
 
 use async_trait::async_trait;
 use indicatif::ProgressBar;
+use pg_client::Target;
 use server::{Answer, FakeServer};
 use std::time::Duration;
 use tokio_postgres::{Client, Error};
-use workload::connect::Target;
 use workload::driver::{Measured, Plan, run};
 use workload::report::CheckReport;
 use workload::{Failure, Worker, Workload};
@@ -50,7 +50,8 @@ impl Worker for TwoSteps {
 /// One connection until the server's script is at its end, which fails the run, or the time is over.
 async fn drive(script: Vec<(&'static str, Answer)>, milliseconds: u64) -> (anyhow::Result<Measured>, usize) {
     let server = FakeServer::start(script).await;
-    let target = Target::parse(&format!("postgresql://u@{}/db?sslmode=disable", server.address)).unwrap();
+    let target =
+        Target::parse(&format!("postgresql://u@{}/db?sslmode=disable", server.address), "test").unwrap();
     let plan = Plan { connections: 1, duration: Duration::from_millis(milliseconds), progress: false };
     let measured = run(&TwoSteps, &target, &plan).await;
     (measured, server.connections())

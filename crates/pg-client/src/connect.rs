@@ -4,7 +4,7 @@
 //! cluster signs its own. With `sslrootcert=FILE`, or `sslmode=verify-full`, the certificate and the host
 //! name are checked.
 
-use crate::errors::Kind;
+use crate::kind::Kind;
 use anyhow::{Context, bail};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -45,16 +45,16 @@ impl Drop for Connection {
 }
 
 impl Target {
-    /// Reads a URL (`postgresql://…`).
+    /// Reads a URL (`postgresql://…`). Unless it says otherwise the server is told that `application` connects.
     ///
     /// # Errors
     /// If it is malformed, or its root certificate cannot be read.
-    pub fn parse(url: &str) -> anyhow::Result<Self> {
+    pub fn parse(url: &str, application: &str) -> anyhow::Result<Self> {
         let (url, trust) = Trust::take(url)?;
         let mut config = Config::from_str(&url).context("malformed database URL")?;
         config.connect_timeout(CONNECT_TIMEOUT);
         if config.get_application_name().is_none() {
-            config.application_name("dormouse workload");
+            config.application_name(application);
         }
         Ok(Self { config, tls: MakeRustlsConnect::new(trust.config()?) })
     }
@@ -203,8 +203,8 @@ mod tests {
             "postgresql://dormouse:PW@127.0.0.1:26257/app.postgres?sslmode=require",
             "postgresql://dormouse@localhost/postgres?options=--tenant%3Dapp",
         ] {
-            assert!(Target::parse(url).is_ok(), "{url}");
+            assert!(Target::parse(url, "test").is_ok(), "{url}");
         }
-        assert!(Target::parse("postgresql://h/db?sslmode=nonsense").is_err());
+        assert!(Target::parse("postgresql://h/db?sslmode=nonsense", "test").is_err());
     }
 }

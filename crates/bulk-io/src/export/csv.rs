@@ -26,7 +26,7 @@ pub async fn export(
 ) -> Result<Vec<Part>> {
     let dialect = args.common.dialect(&args.places.last().cloned().unwrap_or_default())?;
     let header = if dialect.header { ", HEADER" } else { "" };
-    let statement = format!("COPY ({query}) TO STDOUT WITH ({}{header})", dialect.copy_options());
+    let statement = format!("COPY ({query}\n) TO STDOUT WITH ({}{header})", dialect.copy_options());
     let mut stream = pin!(client.copy_out(&statement).await?);
     let mut writer = Writer::new(parts, dialect.header, progress)?;
     let mut scanner = Scanner::new(&dialect);

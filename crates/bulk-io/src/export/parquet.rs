@@ -34,7 +34,7 @@ pub async fn export(
     let types = types(client, columns).await?;
     let plans: Vec<ColumnPlan> =
         columns.iter().map(|column| plan(&column.name, &column.ty, column.modifier)).collect();
-    let statement = format!("COPY ({}) TO STDOUT WITH (FORMAT binary)", as_text(query, &plans));
+    let statement = format!("COPY ({}\n) TO STDOUT WITH (FORMAT binary)", as_text(query, &plans));
     let stream = client.copy_out(&statement).await?;
     let sent: Vec<Type> = columns.iter().map(|column| column.ty.clone()).collect();
     let mut rows = pin!(BinaryCopyOutStream::new(stream, &sent));
@@ -60,7 +60,7 @@ fn as_text(query: &str, plans: &[ColumnPlan]) -> String {
         if plan.as_text { format!("{name}::text") } else { name }
     };
     let columns: Vec<String> = plans.iter().map(column).collect();
-    format!("SELECT {} FROM ({query}) AS exported", columns.join(", "))
+    format!("SELECT {} FROM ({query}\n) AS exported", columns.join(", "))
 }
 
 /// The names of the columns' types, as SQL writes them.
@@ -177,7 +177,10 @@ mod tests {
     #[test]
     fn only_columns_that_need_it_are_written_as_text() {
         let plans = [plan("a", &Type::INT4, -1), plan("b\"", &Type::INTERVAL, -1)];
-        assert_eq!(as_text("SELECT 1", &plans), "SELECT \"a\", \"b\"\"\"::text FROM (SELECT 1) AS exported");
+        assert_eq!(
+            as_text("SELECT 1", &plans),
+            "SELECT \"a\", \"b\"\"\"::text FROM (SELECT 1\n) AS exported"
+        );
         assert_eq!(as_text("SELECT 1", &plans[..1]), "SELECT 1");
     }
 }

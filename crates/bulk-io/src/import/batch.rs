@@ -156,7 +156,7 @@ mod tests {
         let batch = Batch { file: 0, first: 11, line: Some(20), rows: 3, data, share: 0 };
         let csv = Encoding::Csv(dialect);
         assert_eq!(&batch.prefix(1, &csv)[..], b"1,\"a\nb\"\n");
-        assert_eq!(batch.prefix(3, &csv).len(), 16);
+        assert_eq!(batch.prefix(3, &csv).len(), 15);
         assert_eq!([0, 1, 2].map(|rows| batch.place(rows, &csv)), ["line 20", "line 22", "line 23"]);
         let batch = Batch { line: None, ..batch };
         assert_eq!(batch.place(2, &Encoding::Text), "row 13");

@@ -121,8 +121,11 @@ impl Session {
         sink.finish().await.map_err(|error| {
             // 40003: the server says itself that it does not know.
             let unknown = error.code().is_some_and(|code| code.code() == "40003");
-            let silent = error.code().is_none() && Kind::of(&error) == Kind::Lost;
-            if unknown || silent { Attempt::Unknown(error) } else { Attempt::Undone(error) }
+            if unknown || Kind::of(&error) == Kind::Lost {
+                Attempt::Unknown(error)
+            } else {
+                Attempt::Undone(error)
+            }
         })
     }
 

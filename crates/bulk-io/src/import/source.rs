@@ -6,7 +6,7 @@ use crate::csv::infer::Guess;
 use crate::csv::{Dialect, Records};
 use crate::error::{Error, Result};
 use crate::name;
-use crate::parquet::{Rows, guarded};
+use crate::parquet::{self, Rows, guarded};
 use crate::ranges::Ranges;
 use crate::store::{Location, Store};
 
@@ -57,11 +57,15 @@ impl Source {
             }
             Encoding::Csv(_) => Ok(Vec::new()),
             Encoding::Text => {
-                let names = guarded(|| Ok(Rows::open(store.open(&self.location)?)?.names()))?;
+                let names = self.parquet_columns(store)?.names();
                 name::check_columns(&names)?;
                 Ok(names)
             }
         }
+    }
+
+    fn parquet_columns(&self, store: &Store) -> Result<parquet::Columns> {
+        guarded(|| parquet::Columns::read(store, &self.location, self.bytes))
     }
 
     /// What a table for it would have to be.
@@ -71,7 +75,7 @@ impl Source {
     pub fn describe(&self, store: &Store, types: Types) -> Result<Columns> {
         let described = match &self.encoding {
             Encoding::Csv(dialect) => self.describe_csv(store, dialect, types),
-            Encoding::Text => guarded(|| Ok(Rows::open(store.open(&self.location)?)?.types())),
+            Encoding::Text => self.parquet_columns(store).map(|columns| columns.types()),
         };
         let types = described.map_err(|error| error.at(&self.location))?;
         let names = if self.columns.is_empty() {

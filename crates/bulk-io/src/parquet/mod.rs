@@ -19,6 +19,7 @@
 //! Parquet cannot say (infinite dates, `NaN` as a DECIMAL, `24:00`) is an error and never another value.
 
 mod columns;
+mod footer;
 mod guard;
 mod leaf;
 mod plan;
@@ -26,9 +27,12 @@ mod read;
 mod render;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use guard::guarded;
 pub use plan::{ColumnPlan, plan};
-pub use read::Rows;
+pub use read::{Columns, Rows};
 pub use write::FileWriter;
 
 /// Where a file notes the types of its columns: a list of names in JSON.

@@ -1,11 +1,13 @@
 //! The rows of a Parquet file.
 
-use super::TYPES_KEY;
 use super::leaf::{Cursor, Leaf};
+use super::{TYPES_KEY, footer};
 use crate::error::{Error, Result};
+use crate::store::{Location, Store};
 use parquet::file::metadata::FileMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 
 /// Rows that are read of all columns before they are given out.
 const ROWS_AT_ONCE: usize = 1024;
@@ -13,10 +15,46 @@ const ROWS_AT_ONCE: usize = 1024;
 const MOST_GROUPS: usize = 1_000_000;
 const MOST_COLUMNS: usize = 1_600;
 
+/// The columns of a file.
+pub struct Columns {
+    leaves: Vec<Leaf>,
+    noted: Option<Vec<String>>,
+}
+
+impl Columns {
+    /// Reads what a file says of itself, which is at its end. To be called within [`super::guarded`].
+    ///
+    /// # Errors
+    /// If it is malformed, or has columns without counterpart.
+    pub fn read(store: &Store, location: &Location, size: u64) -> Result<Self> {
+        let metadata = footer::read(&mut |offset| store.read_from(location, offset), size)?;
+        Self::of(metadata.file_metadata())
+    }
+
+    fn of(metadata: &FileMetaData) -> Result<Self> {
+        let leaves = Leaf::all(metadata.schema_descr())?;
+        if leaves.is_empty() || leaves.len() > MOST_COLUMNS {
+            return Err(Error::new(format!("the file has {} columns", leaves.len())));
+        }
+        let noted = noted_types(metadata).filter(|noted| noted.len() == leaves.len());
+        Ok(Self { leaves, noted })
+    }
+
+    /// Their names.
+    pub fn names(&self) -> Vec<String> {
+        self.leaves.iter().map(|leaf| leaf.name.clone()).collect()
+    }
+
+    /// The types of PostgreSQL for them: those that an export noted, or else what the schema says.
+    pub fn types(&self) -> Vec<String> {
+        self.noted.clone().unwrap_or_else(|| self.leaves.iter().map(|leaf| leaf.sql_type.clone()).collect())
+    }
+}
+
 /// The rows of a file, as lines of COPY's text format.
 pub struct Rows {
     file: SerializedFileReader<File>,
-    leaves: Vec<Leaf>,
+    columns: Columns,
 }
 
 impl Rows {
@@ -25,21 +63,21 @@ impl Rows {
     /// # Errors
     /// If it is malformed, or has columns without counterpart.
     pub fn open(file: File) -> Result<Self> {
+        let failure = |error| Error::new(format!("cannot read: {error}"));
+        let size = file.metadata().map_err(failure)?.len();
+        let mut read_from = |offset| {
+            let mut part = file.try_clone().map_err(failure)?;
+            part.seek(SeekFrom::Start(offset)).map_err(failure)?;
+            Ok(Box::new(part) as Box<dyn Read + Send>)
+        };
+        footer::read(&mut read_from, size)?;
         let file = SerializedFileReader::new(file)?;
         let metadata = file.metadata();
         if metadata.num_row_groups() > MOST_GROUPS {
             return Err(Error::new("malformed Parquet: too many row groups"));
         }
-        let leaves = Leaf::all(metadata.file_metadata().schema_descr())?;
-        if leaves.is_empty() || leaves.len() > MOST_COLUMNS {
-            return Err(Error::new(format!("the file has {} columns", leaves.len())));
-        }
-        Ok(Self { file, leaves })
-    }
-
-    /// The names of its columns.
-    pub fn names(&self) -> Vec<String> {
-        self.leaves.iter().map(|leaf| leaf.name.clone()).collect()
+        let columns = Columns::of(metadata.file_metadata())?;
+        Ok(Self { file, columns })
     }
 
     /// How many rows it says that it has.
@@ -47,11 +85,10 @@ impl Rows {
         u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or_default()
     }
 
-    /// The types of PostgreSQL for its columns: those that an export noted, or else what the schema says.
-    pub fn types(&self) -> Vec<String> {
-        let noted = noted_types(self.file.metadata().file_metadata());
-        let fits = |noted: &Vec<String>| noted.len() == self.leaves.len();
-        noted.filter(fits).unwrap_or_else(|| self.leaves.iter().map(|leaf| leaf.sql_type.clone()).collect())
+    /// Its columns.
+    #[cfg(test)]
+    pub fn columns(&self) -> &Columns {
+        &self.columns
     }
 
     /// Gives out all rows, one after the other: each is a line with its newline.
@@ -63,13 +100,13 @@ impl Rows {
         for number in 0..self.file.metadata().num_row_groups() {
             let group = self.file.get_row_group(number)?;
             let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
-            let mut cursors = Vec::with_capacity(self.leaves.len());
-            for (position, leaf) in self.leaves.iter().enumerate() {
+            let mut cursors = Vec::with_capacity(self.columns.leaves.len());
+            for (position, leaf) in self.columns.leaves.iter().enumerate() {
                 cursors.push(Cursor::new(leaf, group.get_column_reader(position)?));
             }
             while left > 0 {
                 let wanted = left.min(ROWS_AT_ONCE);
-                for (cursor, leaf) in cursors.iter_mut().zip(&self.leaves) {
+                for (cursor, leaf) in cursors.iter_mut().zip(&self.columns.leaves) {
                     if cursor.read(wanted)? != wanted {
                         let message = "malformed Parquet: rows are missing";
                         return Err(Error::new(message).at(format_args!("column {}", leaf.name)));

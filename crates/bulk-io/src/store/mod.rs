@@ -8,7 +8,7 @@ pub use object::{ObjectStore, Settings};
 
 use crate::error::{Error, Result};
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Files of this machine, and objects if they are asked for.
@@ -109,9 +109,21 @@ impl Store {
     /// # Errors
     /// If it cannot be opened.
     pub fn read(&self, location: &Location) -> Result<Box<dyn Read + Send>> {
+        self.read_from(location, 0)
+    }
+
+    /// Reads a file from a place on.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn read_from(&self, location: &Location, offset: u64) -> Result<Box<dyn Read + Send>> {
         match location {
-            Location::File(path) => Ok(Box::new(open(path)?)),
-            Location::Object { bucket, key } => Ok(Box::new(self.objects()?.read(bucket, key)?)),
+            Location::File(path) => {
+                let mut file = open(path)?;
+                file.seek(SeekFrom::Start(offset)).map_err(|error| cannot("read", path, &error))?;
+                Ok(Box::new(file))
+            }
+            Location::Object { bucket, key } => Ok(Box::new(self.objects()?.read(bucket, key, offset)?)),
         }
     }
 
@@ -120,10 +132,9 @@ impl Store {
     /// # Errors
     /// If it cannot be opened or copied.
     pub fn open(&self, location: &Location) -> Result<File> {
-        let Location::Object { .. } = location else {
-            let Location::File(path) = location else { unreachable!("a location is a file or an object") };
+        if let Location::File(path) = location {
             return open(path);
-        };
+        }
         let mut object = self.read(location)?;
         let failure =
             |error: io::Error| Error::new(format!("cannot copy {location} to a temporary file: {error}"));

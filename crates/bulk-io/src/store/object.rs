@@ -103,11 +103,11 @@ impl ObjectStore {
         }
     }
 
-    /// Reads an object from its start.
+    /// Reads an object from a place on.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn read(&self, bucket: &str, key: &str) -> Result<ObjectReader> {
+    pub fn read(&self, bucket: &str, key: &str, offset: u64) -> Result<ObjectReader> {
         let store = Self {
             agent: self.agent.clone(),
             credentials: self.credentials.clone(),
@@ -121,7 +121,7 @@ impl ObjectStore {
             key: key.to_owned(),
             tag: None,
             length: None,
-            offset: 0,
+            offset,
             body: Box::new(io::empty()),
             tries: 0,
         };

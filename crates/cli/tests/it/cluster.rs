@@ -88,11 +88,11 @@ impl Cluster {
         serde_json::from_slice(&fs::read(self.data_dir.join("addresses.json")).unwrap()).unwrap()
     }
 
-    /// Runs a command against this system. Workloads know it by its URL alone.
+    /// Runs a command against this system. Clients know it by its URL alone.
     pub fn run(&self, arguments: &[&str]) -> Output {
         let mut command = dormouse();
         command.args(arguments);
-        if arguments.first() != Some(&"workload") {
+        if !matches!(arguments.first(), Some(&("workload" | "import" | "export"))) {
             command.arg("--data-dir").arg(&self.data_dir);
         }
         command.output().unwrap()

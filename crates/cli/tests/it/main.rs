@@ -3,6 +3,7 @@
 //! Every test starts a system of its own on free ports in a directory of its own and ends it by process
 //! number; a test that fails takes its processes along.
 
+mod bulk;
 mod client;
 mod cluster;
 mod contention;

@@ -8,7 +8,7 @@
 //! counts as undecided, unless it is a mere list of expressions: SQL leaves open what is evaluated first.
 
 mod expressions;
-mod postgresql;
+pub mod postgresql;
 mod queries;
 mod schema;
 

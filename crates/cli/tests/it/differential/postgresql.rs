@@ -57,7 +57,8 @@ impl PostgreSql {
         client
     }
 
-    fn socket(&self) -> PathBuf {
+    /// Where its socket is.
+    pub fn socket(&self) -> PathBuf {
         self.directory.path().to_owned()
     }
 }

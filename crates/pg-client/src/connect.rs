@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_postgres::{Client, Config};
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long to go on trying to connect again.
@@ -64,12 +65,20 @@ impl Target {
     /// # Errors
     /// If the server cannot be reached or refuses.
     pub async fn connect(&self) -> Result<(Client, Connection), tokio_postgres::Error> {
-        let (client, connection) = self.config.connect(self.tls.clone()).await?;
         // Its end shows in every later call on the client.
-        let task = tokio::spawn(async move {
-            let _ = connection.await;
-        });
-        Ok((client, Connection(task)))
+        if self.is_plain() {
+            let (client, connection) = self.config.connect(NoTls).await?;
+            return Ok((client, Connection(tokio::spawn(async move { drop(connection.await) }))));
+        }
+        let (client, connection) = self.config.connect(self.tls.clone()).await?;
+        Ok((client, Connection(tokio::spawn(async move { drop(connection.await) }))))
+    }
+
+    /// Whether nothing is encrypted: because nobody wants that, or because there is no host whose name a certificate
+    /// could have.
+    fn is_plain(&self) -> bool {
+        let is_socket = |host: &Host| matches!(host, Host::Unix(_));
+        self.config.get_ssl_mode() == SslMode::Disable || self.config.get_hosts().iter().all(is_socket)
     }
 
     /// Connects, waiting for a server that is not there right now.

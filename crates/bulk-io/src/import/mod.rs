@@ -125,10 +125,9 @@ async fn run(args: &ImportArgs, job: &Arc<Job>, store: &Arc<Store>, session: &mu
     for _ in 1..jobs {
         let (job, batches) = (Arc::clone(job), Arc::clone(&batches));
         others.spawn(async move {
-            match tokio::time::timeout(PATIENCE, Session::open(&job.target)).await {
-                Ok(Ok(mut session)) => session.work(&job, &batches).await,
-                // The first connection goes on alone; if there is something wrong it says so.
-                Ok(Err(_)) | Err(_) => {}
+            // Without it the first connection goes on alone; if there is something wrong that one says so.
+            if let Ok(Ok(mut session)) = tokio::time::timeout(PATIENCE, Session::open(&job.target)).await {
+                session.work(&job, &batches).await;
             }
         });
     }

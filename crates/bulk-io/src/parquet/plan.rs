@@ -137,8 +137,8 @@ impl ColumnPlan {
             }
             Stored::Decimal { precision, scale } => {
                 let physical = match precision {
-                    ..=9 => Physical::INT32,
-                    ..=18 => Physical::INT64,
+                    1..=9 => Physical::INT32,
+                    10..=18 => Physical::INT64,
                     _ => Physical::FIXED_LEN_BYTE_ARRAY,
                 };
                 (physical, Some(LogicalType::Decimal { scale, precision }))

@@ -4,6 +4,7 @@ use super::leaf::{Cursor, Leaf};
 use super::{TYPES_KEY, footer};
 use crate::error::{Error, Result};
 use crate::store::{Location, Store};
+use parquet::basic::Compression;
 use parquet::file::metadata::FileMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::fs::File;
@@ -76,6 +77,12 @@ impl Rows {
         if metadata.num_row_groups() > MOST_GROUPS {
             return Err(Error::new("malformed Parquet: too many row groups"));
         }
+        let mut chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
+        if let Some(unknown) = chunks.find(|chunk| !is_known(chunk.compression())) {
+            let codec = unknown.compression();
+            return Err(Error::new(format!("the file is compressed with {codec}, which is not supported"))
+                .hint("Write it with Snappy, Zstandard or no compression."));
+        }
         let columns = Columns::of(metadata.file_metadata())?;
         Ok(Self { file, columns })
     }
@@ -122,6 +129,10 @@ impl Rows {
         }
         Ok(())
     }
+}
+
+fn is_known(codec: Compression) -> bool {
+    matches!(codec, Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_))
 }
 
 fn push_line(cursors: &mut [Cursor<'_>], line: &mut Vec<u8>) -> Result<()> {

@@ -54,8 +54,11 @@ impl Place {
 
     /// The rows of a table as text.
     async fn rows(&self, table: &str) -> Vec<String> {
-        let rows =
-            self.client.query(&format!("SELECT t::text FROM {table} t ORDER BY id"), &[]).await.unwrap();
+        let rows = self
+            .client
+            .query(&format!("SELECT whole::text FROM {table} whole ORDER BY id"), &[])
+            .await
+            .unwrap();
         rows.iter().map(|row| row.get(0)).collect()
     }
 
@@ -78,7 +81,7 @@ CREATE TABLE things (
     n numeric, n2 numeric(10,2), n18 numeric(18,6), n38 numeric(38,10), n60 numeric(60,5),
     t text, v varchar(20), c char(5), nm name, ba bytea, d date, tm time, ts timestamp, ts3 timestamp(3), tz timestamptz,
     iv interval, u uuid, j json, jb jsonb, ia integer[], ta text[], tza timestamptz[], m mood, ma mood[], p positive,
-    o oid, "Odd, ""name" text, gen int GENERATED ALWAYS AS (i4 * 2) STORED
+    o oid, "Odd, ""name" text, gen int GENERATED ALWAYS AS (i2 + 1) STORED
 );
 INSERT INTO things (id, b, i2, i4, f4, f8, n, n2, n18, n38, n60, t, v, c, nm, ba, d, tm, ts, ts3, tz, iv, u, j, jb, ia, ta, tza, m, ma, p, o, "Odd, ""name") VALUES
 (1, true, -32768, 2147483647, 1.5, 0.1, 123456789012345678901234567890.123456789, -0.05, 999999999999.999999,
@@ -89,7 +92,7 @@ INSERT INTO things (id, b, i2, i4, f4, f8, n, n2, n18, n38, n60, t, v, c, nm, ba
 (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
 (3, false, 0, -2147483648, 'NaN', '-Infinity', 'NaN', 0, -0.000001, -1234567890123456789012345678.0123456789, 0,
- E'line\nbreak\r\n"quoted", tab\t back\\slash \\N \\.', '', '', '', '', '0044-03-15 BC', '00:00', '0001-01-01 00:00:00 BC', '1999-12-31 23:59:59.9996', '294276-12-31 23:59:59+00',
+ E'line\nbreak\r\n"quoted", tab\t back\\slash \\N \\.', '', '', '', '', '0044-03-15 BC', '00:00', '0001-01-01 00:00:00 BC', '1999-12-31 23:59:59.9996', '294246-12-31 23:59:59+00',
  '-1 day', '00000000-0000-0000-0000-000000000000', '[]', '"\u00fc \" \\"', '{}', '{}', '{}', E'it\'s "ok"', E'{"it\'s \\"ok\\"",NULL}', 1, 0, E'\\.'),
 (4, true, 1, 1, 1e-30, 1.7976931348623157e308, 1e-20, 12345678.90, 1, 1, 1, '\.', 'ü€😀', 'x', 'n', '\x', '5874897-12-31', '12:00', '1970-01-01', '1970-01-01', '1970-01-01 00:00:00+00',
  '1 mon', 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'null', 'null', '{{1,2},{3,4}}', '{" "}', NULL, 'sad', '{}', 7, 1, '');
@@ -121,7 +124,8 @@ async fn what_was_exported_can_be_imported() {
     let summary = place.run(&["import", "made", &place.path("a.parquet"), "--create", "--primary-key", "id"]);
     assert!(summary["created"].as_str().unwrap().contains("PRIMARY KEY (\"id\")"), "{summary}");
     let made: String = place.client.query_one(TYPES, &[&"made"]).await.unwrap().get(0);
-    assert_eq!(made, types);
+    // A domain is its type where a result is described.
+    assert_eq!(made, types.replace("positive", "integer"));
     let columns = "id, b, n38, t, d, tz, iv, jb, ia, ta, m, \"Odd, \"\"name\"";
     for compression in ["none", "snappy", "zstd"] {
         let path = place.path(&format!("{compression}.parquet"));
@@ -130,9 +134,8 @@ async fn what_was_exported_can_be_imported() {
         let table = format!("by_{compression}");
         place.run(&["import", &table, &path, "--create"]);
         let differences = format!(
-            "SELECT count(*) FROM (SELECT ({columns})::text FROM things EXCEPT SELECT t::text FROM {table} t) d"
-        )
-        .replace(&format!("({columns})"), &format!("ROW({columns})"));
+            "SELECT count(*) FROM (SELECT ROW({columns})::text FROM things EXCEPT SELECT whole::text FROM {table} whole) d"
+        );
         assert_eq!(place.number(&differences).await, 0, "{compression}");
     }
     place.cluster.stop();
@@ -143,6 +146,7 @@ async fn what_parquet_cannot_say_is_refused() {
     let place = Place::new().await;
     for (value, what) in [
         ("'infinity'::date", "infinite dates"),
+        ("'294276-12-31'::timestamp", "timestamp so late"),
         ("'-infinity'::timestamptz", "infinite timestamps"),
         ("'NaN'::numeric(5,2)", "NaN"),
         ("'24:00'::time", "24:00"),
@@ -183,7 +187,7 @@ async fn postgresql_writes_and_reads_the_same_csv() {
     place.cluster.json(&["import", "back", &ours, "--url", &url]);
     place.run(&["import", "back", &theirs]);
     for client in [&place.client, &other] {
-        let count = "SELECT count(*) FROM (SELECT t::text FROM t EXCEPT SELECT b::text FROM back b) d";
+        let count = "SELECT count(*) FROM (SELECT whole::text FROM t whole EXCEPT SELECT other::text FROM back other) d";
         assert_eq!(client.query_one(count, &[]).await.unwrap().get::<_, i64>(0), 0);
     }
     place.cluster.stop();
@@ -227,7 +231,7 @@ async fn files_of_bounded_size_are_one_snapshot() {
     }
     // The past, and a table without rows.
     let then: String = place.client.query_one("SELECT now()::text", &[]).await.unwrap().get(0);
-    place.client.batch_execute("TRUNCATE t").await.unwrap();
+    place.client.batch_execute("DELETE FROM t").await.unwrap();
     assert_eq!(place.run(&["export", "t", &place.path("then.csv"), "--as-of", &then])["rows"], 20_000);
     assert_eq!(place.run(&["export", "t", &place.path("now.csv")])["rows"], 0);
     assert_eq!(fs::read_to_string(place.path("now.csv")).unwrap(), "id,a\n");

@@ -79,8 +79,9 @@ impl Rows {
         }
         let mut chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
         if let Some(unknown) = chunks.find(|chunk| !is_known(chunk.compression())) {
-            let codec = unknown.compression();
-            return Err(Error::new(format!("the file is compressed with {codec}, which is not supported"))
+            let codec = unknown.compression().to_string();
+            let name = codec.split('(').next().unwrap_or_default();
+            return Err(Error::new(format!("the file is compressed with {name}, which is not supported"))
                 .hint("Write it with Snappy, Zstandard or no compression."));
         }
         let columns = Columns::of(metadata.file_metadata())?;

@@ -20,7 +20,9 @@
 //! If the left range is no more, the directory alone is asked.
 //!
 //! Ranges are merged only while neither has intents or prepared transactions, and the right one has no locks. Both are
-//! closed for a moment, the right one for a few round trips more.
+//! closed for a moment, the right one for a few round trips more. First the left one is closed alone until those that
+//! have intents in it have ended, then it is let go for a moment: a transaction that waited there may have intents in
+//! the right one, and both would wait for each other if both were closed at once.
 
 use super::Cluster;
 use super::configuring::members;

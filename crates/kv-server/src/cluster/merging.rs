@@ -10,6 +10,10 @@
 //!  report                        ──► one range less      ──►  destroyed, on each of its members
 //! ```
 //!
+//! What was not reported before whoever merged ended is reported by who next holds the left one's lease; it is woken for
+//! that where a survey finds that the directory says something else, or when a client that the directory has sent to the
+//! right one finds no such range.
+//!
 //! The root range's leaseholder lets only such ranges be merged as the directory knows as they are, both of them and
 //! with their members. So where one is in the directory that was absorbed, the one that absorbed it has neither been
 //! split nor merged since.

@@ -1,6 +1,6 @@
 //! Rows to CSV: the server writes them, here they are cut into files.
 
-use super::parts::{Part, Parts};
+use super::parts::Parts;
 use crate::args::ExportArgs;
 use crate::csv::{LARGEST_RECORD, Scanner};
 use crate::error::{Error, Result};
@@ -16,14 +16,14 @@ use tokio_postgres::Client;
 /// Bytes between two looks at how far it is.
 const STEP: u64 = 1 << 20;
 
-/// Exports a query.
+/// Exports a query; the files are complete and have no names yet.
 pub async fn export(
     args: &ExportArgs,
     client: &Client,
     query: &str,
     parts: Parts,
     progress: &Progress,
-) -> Result<Vec<Part>> {
+) -> Result<Parts> {
     let dialect = args.common.dialect(&args.places.last().cloned().unwrap_or_default())?;
     let header = if dialect.header { ", HEADER" } else { "" };
     let statement = format!("COPY ({query}\n) TO STDOUT WITH ({}{header})", dialect.copy_options());
@@ -133,14 +133,12 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<Part>> {
+    fn finish(mut self) -> Result<Parts> {
         self.tell();
         let Self { file, mut parts, rows, .. } = self;
         let file =
             file.into_inner().map_err(|error| Error::new(format!("cannot write: {}", error.error())))?;
-        block_in_place(|| {
-            parts.end(file, rows)?;
-            parts.finish()
-        })
+        block_in_place(|| parts.end(file, rows))?;
+        Ok(parts)
     }
 }

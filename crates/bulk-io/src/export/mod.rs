@@ -46,10 +46,13 @@ pub async fn export(args: &ExportArgs) -> Result<()> {
     let columns = columns(&client, &query).await?;
     let progress = Progress::new(args.common.quiet, None);
     let work = async {
-        match format {
-            Format::Csv => csv::export(args, &client, &query, parts, &progress).await,
-            Format::Parquet => parquet::export(args, &client, &query, &columns, parts, &progress).await,
-        }
+        let parts = match format {
+            Format::Csv => csv::export(args, &client, &query, parts, &progress).await?,
+            Format::Parquet => parquet::export(args, &client, &query, &columns, parts, &progress).await?,
+        };
+        // What a transaction has read holds when it commits.
+        client.batch_execute("COMMIT").await?;
+        tokio::task::block_in_place(|| parts.finish())
     };
     let outcome = tokio::select! {
         outcome = work => outcome,

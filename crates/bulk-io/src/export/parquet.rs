@@ -1,7 +1,7 @@
 //! Rows to Parquet: the server sends them in binary form.
 
 use super::Column;
-use super::parts::{Part, Parts};
+use super::parts::Parts;
 use crate::args::{Compression, ExportArgs};
 use crate::error::{Error, Result};
 use crate::name;
@@ -19,7 +19,7 @@ use tokio_postgres::types::{FromSql, Type};
 /// Longest value, in bytes.
 const LARGEST_VALUE: usize = 64 << 20;
 
-/// Exports a query with the given columns.
+/// Exports a query with the given columns; the files are complete and have no names yet.
 pub async fn export(
     args: &ExportArgs,
     client: &Client,
@@ -27,7 +27,7 @@ pub async fn export(
     columns: &[Column],
     parts: Parts,
     progress: &Progress,
-) -> Result<Vec<Part>> {
+) -> Result<Parts> {
     let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
     name::check_columns(&names)
         .map_err(|error| error.hint("Give the columns of the query names of their own: AS."))?;
@@ -147,16 +147,14 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Vec<Part>> {
+    fn finish(self) -> Result<Parts> {
         let Self { mut parts, file, rows, group_rows, progress, .. } = self;
         progress.add(group_rows, 0);
-        block_in_place(|| {
-            // A split may have come right behind the last row.
-            if rows > 0 || parts.is_empty() {
-                end(&mut parts, file, rows)?;
-            }
-            parts.finish()
-        })
+        // A split may have come right behind the last row.
+        if rows > 0 || parts.is_empty() {
+            block_in_place(|| end(&mut parts, file, rows))?;
+        }
+        Ok(parts)
     }
 }
 

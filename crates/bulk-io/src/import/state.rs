@@ -183,6 +183,9 @@ impl Summary {
         if !unknown.is_empty() {
             text.push_str(&format!(" Whether these are loaded is not known: {unknown}."));
         }
+        if self.rows() == 0 && unknown.is_empty() {
+            return text;
+        }
         match journal {
             Some(path) => {
                 text.push_str(&format!(" The same command goes on from there: {} has it.", path.display()))

@@ -58,6 +58,11 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         {
             Err(invalid("a scan with a program takes no locks"))
         }
+        RequestKind::Scan(request)
+            if request.limit > 0 && request.program.as_ref().is_some_and(|one| one.aggregation.is_some()) =>
+        {
+            Err(invalid("a scan that aggregates has no limit of rows"))
+        }
         RequestKind::Scan(request) => range(&request.start, &request.end).and_then(|()| lock(request.lock)),
         RequestKind::Put(request) => key(&request.key).and_then(|()| value(&request.value)),
         RequestKind::ConditionalPut(request) => key(&request.key).and_then(|()| value(&request.value)),

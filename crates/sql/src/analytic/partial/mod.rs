@@ -84,7 +84,7 @@ impl PartialAggregates {
 /// Estimated rows read from which on it is worth while.
 const WORTHWHILE_ROWS: f64 = 500.0;
 /// Rows that a group is made of, at least, for it to be worth while.
-const ROWS_PER_GROUP: f64 = 4.0;
+const ROWS_PER_GROUP: f64 = 10.0;
 /// Groups received before it is looked whether it is.
 const ENOUGH_GROUPS: u64 = 10_000;
 

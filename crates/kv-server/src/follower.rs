@@ -19,7 +19,8 @@
 //! They are asked for in the background for as long as the range is read here.
 //!
 //! The engine is read through a snapshot, and what the snapshot shows of the replica's state says whether it
-//! was there, complete, and had applied the entry.
+//! was there, complete, had applied the entry, and held every key that is read: a range that was split since the
+//! client looked it up does not answer for what has left it.
 
 use crate::bounds;
 use crate::cluster::message::{GetPromise, Kind, Promise};

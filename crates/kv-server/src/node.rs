@@ -45,7 +45,7 @@ use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
 use storage::txn_record::{self, RecordStatus, TxnRecord};
 use storage::{Engine, StorageError, StorageResult, WriteBatch};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
@@ -54,6 +54,8 @@ const SHARDS: usize = 16;
 pub(crate) const INLINE_SCAN_BYTES: u64 = 128 << 10;
 /// Requests evaluated there.
 const INLINE_REQUESTS: usize = 64;
+/// Most ranges that are being woken because their keys were looked for in others.
+const MAX_WAKING: usize = 8;
 
 /// Whose batch it is: the tenant it works on and the connection it came on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +109,8 @@ pub struct Node {
     pub(crate) promises: Promises,
     /// Ranges whose replicas here were found to differ from the others.
     distrusted: Mutex<HashSet<RangeId>>,
+    /// Bounds ranges that are woken because their keys were looked for elsewhere.
+    waking: Arc<Semaphore>,
 }
 
 impl Node {
@@ -183,6 +187,7 @@ impl Node {
             settler,
             promises: Promises::default(),
             distrusted: Mutex::default(),
+            waking: Arc::new(Semaphore::new(MAX_WAKING)),
         });
         node.pipeline.set_hook(Arc::new(Listener(Arc::downgrade(&node))));
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
@@ -370,7 +375,11 @@ impl Node {
         let found = self.pipeline.covering(key).await?;
         match found {
             Some(found) if asker.range == 0 || asker.range == found => asker.range = found,
-            _ => return Err(self.keys_not_here(asker)),
+            Some(found) => {
+                self.wake_unreported(found);
+                return Err(self.keys_not_here(asker));
+            }
+            None => return Err(self.keys_not_here(asker)),
         }
         if batch.header.any_replica && matches!(class, Class::Read) {
             return self.read_here(asker, batch).await;
@@ -384,6 +393,19 @@ impl Node {
             Answer::Ready(result) => result,
             Answer::Later(answer) | Answer::Heavy(answer) | Answer::LargeRead(answer) => answer.await,
         }
+    }
+
+    /// Wakes a range whose keys somebody looked for in another, in the background. The directory may not know yet that it
+    /// has come by them: whoever absorbed the other may have ended before it said so, and a range that sleeps says
+    /// nothing. At most [`MAX_WAKING`] are woken at a time; who asks in vain asks again.
+    fn wake_unreported(self: &Arc<Self>, range: RangeId) {
+        let Ok(turn) = Arc::clone(&self.waking).try_acquire_owned() else { return };
+        let node = Arc::clone(self);
+        tokio::spawn(async move {
+            let _turn = turn;
+            // If it comes to nothing, the next who asks tries again.
+            let _ = node.ready(range).await;
+        });
     }
 
     /// The error for a range that has none of the keys asked for, or not all. If its lease is held here that is because it

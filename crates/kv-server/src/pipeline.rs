@@ -218,6 +218,8 @@ enum Asked {
     Destroy(RangeId, oneshot::Sender<Result<(), KvError>>),
     Note(Bytes),
     Watch(Vec<NodeId>),
+    /// What is remembered of transactions in these ranges is to be forgotten, where their leases are not held here.
+    Forget(Vec<RangeId>),
 }
 
 struct State {
@@ -850,6 +852,18 @@ impl Pipeline {
     #[must_use]
     pub fn watch_nodes(&self, nodes: Vec<NodeId>) -> bool {
         self.tell(Asked::Watch(nodes))
+    }
+
+    /// Has what is remembered of transactions in ranges forgotten, as when their leases were lost, if they are not held
+    /// here. False as for [`Pipeline::set_note`].
+    #[must_use]
+    pub fn forget_unheld(&self, ranges: Vec<RangeId>) -> bool {
+        self.tell(Asked::Forget(ranges))
+    }
+
+    /// Whether the lease of a range was acquired here and not lost since, whether or not it can be used for the moment.
+    pub fn has_lease(&self, range: RangeId) -> bool {
+        self.shared.state.lock().ranges.get(&range).is_some_and(|range| range.held.is_some())
     }
 
     fn tell(&self, asked: Asked) -> bool {

@@ -68,8 +68,24 @@ pub async fn break_cycles(node: Weak<Node>) {
     }
 }
 
+/// Has forgotten what came to be known of transactions in ranges after their leases were lost: of a request that was
+/// under way then. Nobody else would ever hear of it here.
+fn forget_unheld(node: &Node) {
+    let mut unheld = BTreeSet::new();
+    for shard in &node.shards {
+        unheld.extend(shard.lock().ranges_used());
+    }
+    unheld.retain(|range| !node.pipeline.has_lease(*range));
+    if !unheld.is_empty() && !node.pipeline.forget_unheld(unheld.into_iter().collect()) {
+        tracing::debug!(
+            "too much is asked of the ranges of this node: what was lost with leases is forgotten later"
+        );
+    }
+}
+
 async fn recover_all(node: &Arc<Node>) {
     node.abort_overdue();
+    forget_unheld(node);
     let now = node.pipeline.millis();
     let mut parts = Vec::new();
     for shard in &node.shards {

@@ -876,6 +876,11 @@ impl Shard {
         self.intents.contains_key(&range) || self.txns.keys().any(|part| part.range == range)
     }
 
+    /// The ranges of which it keeps something of transactions.
+    pub fn ranges_used(&self) -> impl Iterator<Item = RangeId> {
+        self.intents.keys().copied().chain(self.txns.keys().map(|part| part.range))
+    }
+
     /// What it keeps of transactions, to be read by people.
     pub fn leftovers(&self) -> Vec<String> {
         let mut left: Vec<String> = Vec::new();

@@ -1,4 +1,5 @@
-//! SQL: parse, bind, plan, execute, catalog, schema change. No sockets, no clock of its own.
+//! SQL: parse, bind, plan, execute; catalog, schema change, statistics; functions and triggers ([`routine`]).
+//! No sockets, no clock of its own.
 
 pub mod analytic;
 pub mod bind;

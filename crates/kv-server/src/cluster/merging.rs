@@ -10,6 +10,10 @@
 //!  report                        ──► one range less      ──►  destroyed, on each of its members
 //! ```
 //!
+//! What was not reported before whoever merged ended is reported by who next holds the left one's lease; it is woken for
+//! that where a survey finds that the directory says something else, or when a client that the directory has sent to the
+//! right one finds no such range.
+//!
 //! The root range's leaseholder lets only such ranges be merged as the directory knows as they are, both of them and
 //! with their members. So where one is in the directory that was absorbed, the one that absorbed it has neither been
 //! split nor merged since.
@@ -20,7 +24,9 @@
 //! If the left range is no more, the directory alone is asked.
 //!
 //! Ranges are merged only while neither has intents or prepared transactions, and the right one has no locks. Both are
-//! closed for a moment, the right one for a few round trips more.
+//! closed for a moment, the right one for a few round trips more. First the left one is closed alone until those that
+//! have intents in it have ended, then it is let go for a moment: a transaction that waited there may have intents in
+//! the right one, and both would wait for each other if both were closed at once.
 
 use super::Cluster;
 use super::configuring::members;

@@ -323,13 +323,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether a range was split off another and the directory here, if there is one, has not heard of it: whoever
-    /// wakes it reports it. It may be of a tenant that was dropped just then; that it is told, too.
-    fn is_unheard_of(&self, node: &Node, descriptor: &RangeDescriptor) -> bool {
-        let known = || directory::before(&*node.engine, &descriptor.start).ok().flatten();
-        descriptor.origin != 0
-            && node.pipeline.span(ROOT).is_some()
-            && known().is_none_or(|known| known.range_id != descriptor.range_id)
+    /// Whether the directory here, if there is one, has not heard that a range was split off another or has absorbed
+    /// one: whoever wakes it reports it. It may be of a tenant that was dropped just then; that it is told, too.
+    pub(super) fn is_unheard_of(&self, node: &Node, descriptor: &RangeDescriptor) -> bool {
+        if node.pipeline.span(ROOT).is_none() {
+            return false;
+        }
+        match directory::before(&*node.engine, &descriptor.start).ok().flatten() {
+            Some(known) if known.range_id == descriptor.range_id => known.end != descriptor.end,
+            _ => descriptor.origin != 0,
+        }
     }
 }
 

@@ -130,7 +130,13 @@ impl Cluster {
 mod tests {
     use super::*;
     use crate::Limits;
-    use crate::directory::{RangeRecord, gone, of_tenant};
+    use crate::authorize::Caller;
+    use crate::cluster::MergeLimits;
+    use crate::directory::{RangeRecord, gone, of_tenant, record_key};
+    use crate::node::Answer;
+    use kv_api::batch::{Get, RequestKind};
+    use kv_api::{BatchRequest, Header};
+    use prost::Message as _;
     use storage::MemoryEngine;
 
     const TENANT: TenantId = TenantId(7);
@@ -181,6 +187,49 @@ mod tests {
             let (all, at) = (TENANT.span(), TENANT.prefixed(b"m"));
             assert_eq!(spans(&node), [(left, all.start, at.clone()), (77, at, all.end)], "{wakes_left}");
         }
+    }
+
+    /// Asks a range for a key.
+    async fn read(node: &Arc<Node>, range: RangeId, name: &str) -> Result<(), KvErrorKind> {
+        let get = Get { key: TENANT.prefixed(name.as_bytes()), ..Get::default() };
+        let header = Header { range_id: range, ..Header::default() };
+        let batch = BatchRequest { header, requests: vec![RequestKind::Get(get).into()] };
+        let answer = match node.handle(Caller::Tenant(TENANT), node.open_connection(TENANT), batch) {
+            Answer::Ready(answer) => answer,
+            Answer::Later(answer) | Answer::Heavy(answer) | Answer::LargeRead(answer) => answer.await,
+        };
+        answer.map(drop).map_err(|error| error.kind())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_merge_that_nobody_heard_of_is_told_once_somebody_looks_for_its_keys() {
+        let engine = Arc::new(MemoryEngine::new());
+        let (node, cluster, left) = with_range(&engine).await;
+        let right = cluster.split(&node, left, TENANT.prefixed(b"m")).await.expect("split");
+        let before = known(&node);
+        cluster.merge(&node, left, None, MergeLimits::ASKED_FOR).await.expect("merged");
+        let merged = spans(&node);
+        assert_eq!((before.len(), merged.len()), (2, 1));
+        // As if the directory had not heard of it.
+        let old =
+            before.iter().map(|old| (record_key(&old.start), Some(old.encode_to_vec().into()))).collect();
+        let lease = node.pipeline.lease(ROOT).expect("held");
+        cluster.write(&node, lease, old, None).await.expect("written");
+        drop((node, cluster));
+        engine.crash();
+        let (node, cluster) = start(&engine);
+        node.ready(ROOT).await.expect("served");
+        let asleep = node.pipeline.survey(left.saturating_sub(1), 1).await.expect("asked").remove(0);
+        assert!(cluster.is_unheard_of(&node, &asleep.descriptor.expect("a range")));
+        assert_eq!(node.pipeline.span(left), None, "it sleeps");
+        assert_eq!(read(&node, right, "z").await, Err(KvErrorKind::RangeNotFound));
+        // Who asked is told at once; it is woken meanwhile.
+        while node.pipeline.span(left).is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        cluster.report(&node, true).await.expect("report");
+        assert_eq!(spans(&node), merged);
+        assert_eq!(read(&node, left, "z").await, Ok(()));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -690,6 +690,11 @@ impl Driver {
             }
             Asked::Note(note) => self.store.set_note(note),
             Asked::Watch(nodes) => self.store.watch_nodes(nodes.into_iter()),
+            Asked::Forget(ranges) => {
+                let is_acquired =
+                    |range| self.awake.get(&range).is_some_and(|awake| awake.acquired.is_some());
+                ranges.into_iter().filter(|range| !is_acquired(*range)).for_each(|range| self.forget(range));
+            }
         }
         Ok(())
     }
@@ -910,7 +915,8 @@ impl Driver {
 
     /// Whoever is told of leases is told of this one.
     fn forget(&self, range: RangeId) {
-        let span = self.shared.state.lock().ranges.get(&range).map(|found| found.span.clone());
+        let awake = self.shared.state.lock().ranges.get(&range).map(|found| found.span.clone());
+        let span = awake.or_else(|| self.store.descriptor(range).map(span_of));
         if let (Some(hook), Some(span)) = (self.hook.lock().clone(), span) {
             hook.forget(range, &span);
         }

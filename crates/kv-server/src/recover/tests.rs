@@ -109,3 +109,35 @@ async fn a_part_prepared_above_what_is_asked_for_can_be_committed_there() {
     let read = ask(&node, tenant, Header::default(), get()).await;
     assert_eq!(read.responses[0].value, Some(value));
 }
+
+/// A request was under way when the lease was lost: what came to be known of its transaction then is forgotten, though
+/// not under a lease that is held.
+#[tokio::test]
+async fn what_came_after_a_lease_was_lost_is_forgotten() {
+    let engine = Arc::new(MemoryEngine::new());
+    let begin = || Node::start(engine.clone(), Limits::default()).expect("start");
+    let node = begin();
+    let create = RequestKind::CreateTenant(CreateTenant { tenant_id: TENANT.0 });
+    ask(&node, Caller::Control, Header::default(), vec![create]).await;
+    let put = Put { key: TENANT.prefixed(b"a"), value: Bytes::from_static(b"1"), sequence: 1 };
+    ask(&node, Caller::Tenant(TENANT), Header::default(), vec![RequestKind::Put(put)]).await;
+    let range = node.pipeline.awake_for(&TENANT.span()).expect("awake");
+    drop(node);
+    engine.crash();
+
+    let node = begin();
+    let part = PartKey { range, txn: TxnKey { tenant: TENANT.0, id: [3; 16] } };
+    let is_known = || node.shard(TENANT.0).ranges_used().any(|used| used == range);
+    for held in [false, true] {
+        if held {
+            node.ready(range).await.expect("served");
+        }
+        assert!(!is_known());
+        let connection = node.open_connection(TENANT);
+        node.shard(TENANT.0).open_txn(part, connection, node.pipeline.millis());
+        recover_all(&node).await;
+        // What was asked of the ranges before is done by then.
+        node.pipeline.nodes().await.expect("an answer");
+        assert_eq!(is_known(), held);
+    }
+}

@@ -2,8 +2,10 @@
 
 use super::{Choice, Condition};
 
-/// Most values of an aggregation: wanted columns and computations together.
-pub const MAX_VALUES: usize = 4_000;
+/// Most computations of an aggregation; they take time for each row.
+pub const MAX_COMPUTATIONS: usize = 200;
+/// Most partial results of an aggregation, and most columns that it groups by.
+pub const MAX_PARTIALS: usize = 200;
 /// Most groups of a [`super::ColumnBatch`]; the scan's page ends there.
 pub const MAX_GROUPS: usize = 16_384;
 

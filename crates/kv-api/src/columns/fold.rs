@@ -1,6 +1,6 @@
 //! [`Folder`]: an aggregation that is run.
 
-use super::aggregation::{Aggregation, Fold, MAX_GROUPS, MAX_VALUES, Operation};
+use super::aggregation::{Aggregation, Fold, MAX_COMPUTATIONS, MAX_GROUPS, MAX_PARTIALS, Operation};
 use super::batch::Builder;
 use super::condition::Tests;
 use super::reader::{BadProgram, RowValues, Unfit, Value};
@@ -96,9 +96,9 @@ impl Extreme {
 impl Folder {
     /// Gets an aggregation over these columns ready.
     pub fn new(aggregation: &Aggregation, columns: &[Wanted]) -> Result<Self, BadProgram> {
-        let most = columns.len() + aggregation.computations.len();
-        if most > MAX_VALUES || aggregation.partials.len() > MAX_VALUES {
-            return Err(BadProgram("too many values"));
+        let results = aggregation.partials.len().max(aggregation.groups.len());
+        if aggregation.computations.len() > MAX_COMPUTATIONS || results > MAX_PARTIALS {
+            return Err(BadProgram("too large an aggregation"));
         }
         let mut kinds: Vec<Kind> = columns.iter().map(Wanted::kind).collect();
         let mut steps = Vec::with_capacity(aggregation.computations.len());
@@ -125,9 +125,6 @@ impl Folder {
             None => Err(BadProgram("groups by a column that is not wanted")),
         };
         let keys = aggregation.groups.iter().map(key).collect::<Result<Vec<_>, _>>()?;
-        if keys.len() > MAX_VALUES {
-            return Err(BadProgram("too many columns of groups"));
-        }
         let call = |partial: &super::Partial| {
             let fold = Fold::try_from(partial.fold).map_err(|_| BadProgram("an unknown fold"))?;
             let value = partial.value as usize;

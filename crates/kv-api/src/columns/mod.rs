@@ -28,7 +28,9 @@ mod fold;
 mod like;
 mod reader;
 
-pub use aggregation::{Aggregation, Computation, Fold, MAX_GROUPS, MAX_VALUES, Operation, Partial};
+pub use aggregation::{
+    Aggregation, Computation, Fold, MAX_COMPUTATIONS, MAX_GROUPS, MAX_PARTIALS, Operation, Partial,
+};
 pub use batch::{ColumnBatch, ColumnData};
 pub use reader::{BadProgram, Reader, Taken, Unfit};
 

@@ -280,18 +280,18 @@ fn aggregations_that_make_no_sense_are_refused() {
     assert_eq!(with(&|_| ()), Ok(()));
     let bad: [&dyn Fn(&mut Aggregation); 13] = [
         &|one| one.groups.push(4),
-        &|one| one.groups = vec![0; MAX_VALUES + 1],
+        &|one| one.groups = vec![0; MAX_PARTIALS + 1],
         &|one| one.partials.push(partial(Fold::Sum, TEXT)),
         &|one| one.partials.push(partial(Fold::Count, 5)),
         &|one| one.partials.push(Partial { fold: 99, ..Partial::default() }),
         &|one| one.partials[0].conditions = vec![condition(4, Comparison::Equal, 0)],
-        &|one| one.partials = vec![partial(Fold::CountRows, 0); MAX_VALUES + 1],
+        &|one| one.partials = vec![partial(Fold::CountRows, 0); MAX_PARTIALS + 1],
         &|one| one.computations[0].right = 4,
         &|one| one.computations[0].left = TEXT as u32,
         &|one| one.computations[0].operation = 99,
         &|one| one.computations[0].kind = 99,
         &|one| one.computations[0].kind = Kind::Bytes as i32,
-        &|one| one.computations = vec![constant(1, Kind::Int64); MAX_VALUES],
+        &|one| one.computations = vec![constant(1, Kind::Int64); MAX_COMPUTATIONS + 1],
     ];
     for (number, change) in bad.iter().enumerate() {
         assert!(with(change).is_err(), "{number}");

@@ -8,7 +8,9 @@ use crate::exec::eval::{EvalEnv, eval};
 use crate::plan::{AggregateCall, Expr, Plan, PlanKind};
 use crate::table::CodecCache;
 use datafusion::arrow::datatypes::DataType;
-use kv_api::columns::{Aggregation, Computation, Fold, Kind, MAX_VALUES, Operation, Partial};
+use kv_api::columns::{
+    Aggregation, Computation, Fold, Kind, MAX_COMPUTATIONS, MAX_PARTIALS, Operation, Partial,
+};
 use sql_types::functions::Volatility;
 use sql_types::{ColumnType, Datum, SqlResult, Type};
 
@@ -139,8 +141,7 @@ impl Translator<'_> {
             let output = self.call(call)?;
             self.layout.outputs.push(output);
         }
-        let values = self.scan.width() + self.aggregation.computations.len();
-        let fits = values <= MAX_VALUES && self.aggregation.partials.len() <= MAX_VALUES;
+        let fits = self.aggregation.partials.len().max(self.aggregation.groups.len()) <= MAX_PARTIALS;
         fits.then_some((self.aggregation, self.layout))
     }
 
@@ -303,7 +304,7 @@ impl Translator<'_> {
         let computations = &mut self.aggregation.computations;
         let position = match computations.iter().position(|one| *one == computation) {
             Some(position) => position,
-            None if computations.len() < MOST_COMPUTATIONS => {
+            None if computations.len() < MAX_COMPUTATIONS => {
                 computations.push(computation);
                 computations.len() - 1
             }
@@ -313,9 +314,6 @@ impl Translator<'_> {
         (scale <= u32::from(MOST_DIGITS)).then_some(Operand { value, kind, ty: ty.into(), scale })
     }
 }
-
-/// Computations of an aggregate at most.
-const MOST_COMPUTATIONS: usize = 200;
 
 /// Whether programs order values of a type as PostgreSQL does.
 fn has_extremes(ty: Type) -> bool {

@@ -99,9 +99,10 @@ pub fn run(seed: u64, options: Options) -> Outcome {
         violation = violation.or_else(|| Some(Violation::new("no panics", panic.clone())));
     }
     let (history, trace, counts) = world.take_story();
-    drop(world);
     // What was still under way goes with it.
     drop(runtime);
+    world.end_processes();
+    drop(world);
     Outcome {
         seed,
         violation: violation.or_else(|| finish::judge(&history, wrong_clocks)),

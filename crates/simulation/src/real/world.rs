@@ -299,6 +299,13 @@ impl World {
         self.state.lock().history.push(txn);
     }
 
+    /// Ends the processes that still run. Nodes know the world, so it would outlive the run with them.
+    pub fn end_processes(&self) {
+        let machines = std::mem::take(&mut self.state.lock().machines);
+        // They ask the world for the time when they end.
+        drop(machines);
+    }
+
     /// The history, the trace and the counts.
     pub fn take_story(&self) -> (Vec<Txn>, Vec<String>, BTreeMap<&'static str, u64>) {
         let mut state = self.state.lock();

@@ -15,7 +15,7 @@ from global_reads import global_reads
 from index_writes import index_writes
 from ranges import follower_reads, many_tenants, range_cost
 from systems import Dormouse, Postgres, cpu_seconds, last_json, memory, mib, ms, percentile, pgbench
-from tpc import bulk_load, tpcc, tpch
+from tpc import bulk_load, partial_aggregates, tpcc, tpch
 from transactions import before, cpu_per_operation, retries, ycsb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -172,6 +172,7 @@ BENCHMARKS = {
     "retries": retries,
     "ycsb": ycsb,
     "tpch": tpch,
+    "partial-aggregates": partial_aggregates,
     "tpcc": tpcc,
     "bulk-load": bulk_load,
     "before": before,

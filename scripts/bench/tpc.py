@@ -113,6 +113,55 @@ def tpch(options):
     }
 
 
+# TPC-H's queries that are an aggregate over one table.
+AGGREGATES = {
+    "Q1": """SELECT l_returnflag, l_linestatus, sum(l_quantity), sum(l_extendedprice), sum(l_extendedprice * (1 - l_discount)),
+        sum(l_extendedprice * (1 - l_discount) * (1 + l_tax)), avg(l_quantity), avg(l_extendedprice), avg(l_discount), count(*)
+        FROM lineitem WHERE l_shipdate <= date '1998-12-01' - interval '90' day GROUP BY l_returnflag, l_linestatus ORDER BY 1, 2""",
+    "Q6": """SELECT sum(l_extendedprice * l_discount) FROM lineitem WHERE l_shipdate >= date '1994-01-01'
+        AND l_shipdate < date '1994-01-01' + interval '1' year AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24""",
+}
+
+
+def partial_aggregates(options):
+    """What KV nodes save when they aggregate."""
+    scale, turns, rounds = ("0.01", 1, 2) if options.quick else ("0.1", 5, 4)
+    ours, rows = Ours(), []
+    try:
+        workload(ours.binary, ours.url, "init", "tpch", "--scale", scale)
+        parts = parts_of(ours.system, "tpc")
+        with psycopg.connect(ours.url, autocommit=True) as conn:
+            for name, query in AGGREGATES.items():
+                answers, found = {}, {"off": [], "auto": []}
+                # The first turn fills caches and does not count.
+                for turn in range(turns + 1):
+                    for choice, into in found.items():
+                        conn.execute(f"SET partial_aggregates = {choice}")
+                        before = {part: sum(map(cpu_seconds, pids)) for part, pids in parts.items()}
+                        start = time.monotonic()
+                        for _ in range(rounds):
+                            answers[choice] = conn.execute(query).fetchall()
+                        took = (time.monotonic() - start) / rounds
+                        used = {part: (sum(map(cpu_seconds, pids)) - before[part]) / rounds for part, pids in parts.items()}
+                        if turn:
+                            into.append((took, used["SQL node"], used["KV nodes"]))
+                if answers["off"] != answers["auto"]:
+                    raise RuntimeError(f"{name}: the answers differ")
+                for choice, label in (("off", "without"), ("auto", "with")):
+                    conn.execute(f"SET partial_aggregates = {choice}")
+                    facts = dict(line.split(": ", 1) for line, in conn.execute(f"EXPLAIN ANALYZE {query}") if line.startswith("KV "))
+                    took, sql, kv = (statistics.median(one) for one in zip(*found[choice]))
+                    rows.append((f"{name}, {label}", f"{int(facts['KV Bytes Read']):,}", facts["KV Requests"], f"{took * 1e3:.0f} ms",
+                                 f"{sql * 1e3:.0f} ms", f"{kv * 1e3:.0f} ms", f"{(sql + kv) * 1e3:.0f} ms"))
+    finally:
+        ours.close()
+    return {
+        "title": f"Partial aggregates in KV nodes, TPC-H at scale {scale}, one connection, median of {turns} × {rounds} runs in turns; "
+                 "the answers are the same",
+        "aim": None, "header": ("", "bytes from KV to SQL", "requests", "time", "CPU of the SQL node", "CPU of the KV node", "both"), "rows": rows,
+    }
+
+
 def tpcc(options):
     """All five transactions without think time."""
     warehouses, seconds, turns, connections = ("1", 5, 1, "4") if options.quick else ("10", 30, 2, "10")

@@ -190,7 +190,7 @@ pub struct Scan {
     /// Lock to take on each key returned.
     #[prost(enumeration = "LockStrength", tag = "5")]
     pub lock: i32,
-    /// What is wanted of each row, and of which rows. Not together with a lock.
+    /// What is wanted of each row, and of which rows. Not together with a lock; with an aggregation, not together with a limit.
     #[prost(message, optional, boxed, tag = "6")]
     pub program: Option<Box<Program>>,
 }

@@ -120,7 +120,8 @@
 //!
 //! A scan that takes no locks may carry a program ([`columns::Program`]): which columns it wants of the rows, and which
 //! conditions they must satisfy. It is answered with columns ([`batch::Response::columns`]). What was read, and so what must
-//! not have changed at commit, is the span all the same.
+//! not have changed at commit, is the span all the same. With an aggregation ([`columns::Aggregation`]) partial results
+//! come instead of rows.
 //!
 //! # Versions
 //!

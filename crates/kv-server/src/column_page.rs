@@ -8,7 +8,7 @@ use kv_api::key::TENANT_PREFIX_LEN;
 use kv_api::{KvError, KvErrorKind};
 use storage::mvcc::View;
 
-/// Bytes of columns at which a page ends. As a rule what is read ends it earlier, but a row that is short, or damaged, may
+/// Bytes of columns, or of groups, at which a page ends. As a rule what is read ends it earlier, but a row that is short, or damaged, may
 /// have many columns.
 const MAX_COLUMN_BYTES: usize = 16 << 20;
 /// After how many rows it is looked how many bytes there are.
@@ -41,7 +41,7 @@ pub fn column_page(
         budget.take_row(key.len() + value.len())?;
         let is_full = scan.limit > 0 && reader.rows() >= scan.limit;
         let is_large = reader.seen().is_multiple_of(LOOK_EVERY) && reader.bytes() >= MAX_COLUMN_BYTES;
-        let stops = budget.is_spent() || is_full || is_large;
+        let stops = budget.is_spent() || is_full || is_large || reader.is_full();
         Ok(stops.then(|| Bytes::copy_from_slice(key)))
     };
     let last = loop {

@@ -370,16 +370,18 @@ impl Node {
 
     /// Takes a batch in once its range is awake, if this node serves it then.
     async fn arrive(self: Arc<Self>, mut asker: Asker, batch: BatchRequest, class: Class) -> BatchResult {
-        // Before anything is woken: nobody works on a range that has none of theirs.
-        let key = bounds::first_key(&batch).unwrap_or_else(|| TenantId(asker.tenant).span().start);
-        let found = self.pipeline.covering(key).await?;
-        match found {
-            Some(found) if asker.range == 0 || asker.range == found => asker.range = found,
-            Some(found) => {
-                self.wake_unreported(found);
-                return Err(self.keys_not_here(asker));
+        // Before anything is woken: nobody works on a range that has none of theirs. Of one that is awake no other thread
+        // need be asked.
+        if !self.pipeline.holds(asker.range, |span| bounds::within(&batch, asker.tenant, span)) {
+            let key = bounds::first_key(&batch).unwrap_or_else(|| TenantId(asker.tenant).span().start);
+            match self.pipeline.covering(key).await? {
+                Some(found) if asker.range == 0 || asker.range == found => asker.range = found,
+                Some(found) => {
+                    self.wake_unreported(found);
+                    return Err(self.keys_not_here(asker));
+                }
+                None => return Err(self.keys_not_here(asker)),
             }
-            None => return Err(self.keys_not_here(asker)),
         }
         if batch.header.any_replica && matches!(class, Class::Read) {
             return self.read_here(asker, batch).await;

@@ -58,6 +58,11 @@ fn request_kind(kind: &RequestKind) -> Result<(), KvError> {
         {
             Err(invalid("a scan with a program takes no locks"))
         }
+        RequestKind::Scan(request)
+            if request.limit > 0 && request.program.as_ref().is_some_and(|one| one.aggregation.is_some()) =>
+        {
+            Err(invalid("a scan that aggregates has no limit of rows"))
+        }
         RequestKind::Scan(request) => range(&request.start, &request.end).and_then(|()| lock(request.lock)),
         RequestKind::Put(request) => key(&request.key).and_then(|()| value(&request.value)),
         RequestKind::ConditionalPut(request) => key(&request.key).and_then(|()| value(&request.value)),
@@ -222,6 +227,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use kv_api::batch::*;
+    use kv_api::columns::{Aggregation, Program};
     use kv_api::{Span, Timestamp};
 
     fn batch(kinds: Vec<RequestKind>) -> BatchRequest {
@@ -271,6 +277,21 @@ mod tests {
         assert!(validate(&spans, &limits).is_ok());
         spans.header.read_timestamp = None;
         assert!(validate(&spans, &limits).is_err());
+    }
+
+    #[test]
+    fn what_programs_cannot_go_with_is_refused() {
+        let program = |aggregation| Program { aggregation, ..Program::default() };
+        let with = |limit, lock: LockStrength, aggregation| {
+            let (start, end) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));
+            let program = Some(Box::new(program(aggregation)));
+            let scan = Scan { start, end, limit, lock: lock as i32, program, ..Scan::default() };
+            check(&batch(vec![RequestKind::Scan(scan)])).is_ok()
+        };
+        assert!(with(5, LockStrength::None, None));
+        assert!(with(0, LockStrength::None, Some(Aggregation::default())));
+        assert!(!with(0, LockStrength::Shared, None));
+        assert!(!with(5, LockStrength::None, Some(Aggregation::default())));
     }
 
     #[test]

@@ -95,6 +95,7 @@ pub struct Engine {
     memory: Arc<NodeBudget>,
     next_session: AtomicU64,
     analytic_parts: AtomicU64,
+    partial_aggregates: AtomicU64,
 }
 
 impl Engine {
@@ -136,6 +137,7 @@ impl Engine {
             memory,
             next_session: AtomicU64::new(1),
             analytic_parts: AtomicU64::new(0),
+            partial_aggregates: AtomicU64::new(0),
         }))
     }
 
@@ -286,6 +288,16 @@ impl Engine {
     /// The analytical engine ran a part of a statement.
     pub(crate) fn count_analytic_part(&self) {
         self.analytic_parts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Aggregates for which KV nodes have aggregated since the engine was opened.
+    pub fn partial_aggregates(&self) -> u64 {
+        self.partial_aggregates.load(Ordering::Relaxed)
+    }
+
+    /// KV nodes aggregated for a part of a statement.
+    pub(crate) fn count_partial_aggregate(&self) {
+        self.partial_aggregates.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A number for a new session.

@@ -21,10 +21,10 @@ pub struct ColumnData {
 /// Rows as columns.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ColumnBatch {
-    /// How many rows there are.
+    /// How many rows there are; with an aggregation, how many groups.
     #[prost(uint64, tag = "1")]
     pub rows: u64,
-    /// The columns that the program wants, in its order.
+    /// The columns that the program wants, in its order; with an aggregation, those of the groups and the partial results.
     #[prost(message, repeated, tag = "2")]
     pub columns: Vec<ColumnData>,
     /// Whether it ends before a row that the program cannot read.
@@ -33,6 +33,9 @@ pub struct ColumnBatch {
     /// How many rows the program was run over, those that do not satisfy its conditions included.
     #[prost(uint64, tag = "4")]
     pub seen: u64,
+    /// With an aggregation, how many rows the groups were made of.
+    #[prost(uint64, tag = "5")]
+    pub aggregated: u64,
 }
 
 impl ColumnBatch {

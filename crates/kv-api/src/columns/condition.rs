@@ -2,7 +2,7 @@
 
 use super::like::Pattern;
 use super::reader::{BadProgram, Value};
-use super::{Comparison, Condition, Constant, Kind, Program, Wanted};
+use super::{Choice, Comparison, Condition, Constant, Kind, Wanted};
 use std::cmp::Ordering;
 
 /// All that a row must satisfy.
@@ -14,14 +14,13 @@ pub(super) struct Tests {
 }
 
 impl Tests {
-    pub fn new(program: &Program) -> Result<Self, BadProgram> {
+    pub fn new(conditions: &[Condition], choices: &[Choice], columns: &[Wanted]) -> Result<Self, BadProgram> {
         let tests = |conditions: &[Condition]| -> Result<Vec<Test>, BadProgram> {
-            conditions.iter().map(|condition| Test::new(condition, &program.columns)).collect()
+            conditions.iter().map(|condition| Test::new(condition, columns)).collect()
         };
-        let branches =
-            |choice: &super::Choice| choice.branches.iter().map(|one| tests(&one.conditions)).collect();
-        let any = program.choices.iter().map(branches).collect::<Result<_, _>>()?;
-        Ok(Tests { all: tests(&program.conditions)?, any })
+        let branches = |choice: &Choice| choice.branches.iter().map(|one| tests(&one.conditions)).collect();
+        let any = choices.iter().map(branches).collect::<Result<_, _>>()?;
+        Ok(Tests { all: tests(conditions)?, any })
     }
 
     /// Whether a row satisfies them.

@@ -9,13 +9,28 @@
 //! count of decimals, and bytes. A row with something else in a wanted column is *unfit*: the batch ends before it and says
 //! so, and the client reads rows instead.
 //!
-//! Missing: floats, expressions, aggregates.
+//! # Partial aggregates
+//!
+//! A program may have an [`Aggregation`]: then the rows that satisfy its conditions are not returned but folded into groups,
+//! and a batch has a row for each group, with the partial results as columns. All of them merge: counts and sums add up, a
+//! least of leasts is the least. So a batch may end anywhere, as other scans do: when as much was read as a page may read,
+//! or when there are [`MAX_GROUPS`] groups. Groups go on in the next batch, and the client merges what it gets.
+//!
+//! Sums are exact, in 128 bits. What cannot be computed (a sum beyond that, an integer that its type does not hold) makes the
+//! row unfit, and the batch empty: whoever asked reads rows instead, and raises the error that SQL wants, if it wants one.
+//!
+//! Missing: floats (their sums depend on the order), quotients, distinct values.
 
+mod aggregation;
 mod batch;
 mod condition;
+mod fold;
 mod like;
 mod reader;
 
+pub use aggregation::{
+    Aggregation, Computation, Fold, MAX_COMPUTATIONS, MAX_GROUPS, MAX_PARTIALS, Operation, Partial,
+};
 pub use batch::{ColumnBatch, ColumnData};
 pub use reader::{BadProgram, Reader, Taken, Unfit};
 
@@ -164,4 +179,7 @@ pub struct Program {
     /// Of each of these, one alternative.
     #[prost(message, repeated, tag = "5")]
     pub choices: Vec<Choice>,
+    /// What becomes of these rows, if they are not returned themselves.
+    #[prost(message, optional, tag = "6")]
+    pub aggregation: Option<Aggregation>,
 }

@@ -2,6 +2,7 @@
 
 use super::batch::Builder;
 use super::condition::Tests;
+use super::fold::Folder;
 use super::{ColumnBatch, KeyKind, Kind, MAX_COLUMNS, Program, Wanted};
 use crate::encoding::{decode_bytes, decode_i64};
 use crate::row::{self, Columns, tag};
@@ -24,7 +25,7 @@ pub struct Unfit;
 /// What became of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// It was appended.
+    /// It was appended, or aggregated.
     Kept,
     /// It does not satisfy the conditions.
     Dropped,
@@ -40,7 +41,7 @@ pub(super) enum Value<'a> {
 }
 
 /// The wanted columns of a row. Reading one of usual width allocates nothing.
-type RowValues<'a> = SmallVec<[Value<'a>; 16]>;
+pub(super) type RowValues<'a> = SmallVec<[Value<'a>; 16]>;
 
 /// Runs a program over rows.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub struct Reader {
     layout: Layout,
     tests: Tests,
     builders: Vec<Builder>,
+    /// What becomes of rows instead of being appended.
+    folder: Option<Folder>,
     rows: u64,
     seen: u64,
     /// Bytes of key columns whose form in the key is another.
@@ -123,31 +126,41 @@ impl Reader {
         for column in &columns {
             column.missing_value().map_err(|Unfit| BadProgram("a missing value of another kind"))?;
         }
-        let tests = Tests::new(program)?;
-        let builders = columns.iter().map(|column| Builder::new(column.kind)).collect();
+        let tests = Tests::new(&program.conditions, &program.choices, &program.columns)?;
+        let aggregation = program.aggregation.as_ref();
+        let folder = aggregation.map(|one| Folder::new(one, &program.columns)).transpose()?;
+        let builders = match folder {
+            Some(_) => Vec::new(),
+            None => columns.iter().map(|column| Builder::new(column.kind)).collect(),
+        };
         let prefix_len = program.prefix_len as usize;
         let layout = Layout { prefix_len, key, columns, by_number, from_value };
-        Ok(Reader { layout, tests, builders, rows: 0, seen: 0, unescaped: Vec::new() })
+        Ok(Reader { layout, tests, builders, folder, rows: 0, seen: 0, unescaped: Vec::new() })
     }
 
     /// Takes a row, given by its key behind the tenant's prefix and its value.
     ///
     /// # Errors
-    /// If the program cannot read it. Nothing was appended then.
+    /// If the program cannot read it. Nothing was appended then; with an aggregation, the batch will be empty.
     pub fn take(&mut self, key: &[u8], value: &[u8]) -> Result<Taken, Unfit> {
-        let row = self.layout.read(key, value, &mut self.unescaped)?;
+        let mut row = self.layout.read(key, value, &mut self.unescaped)?;
         self.seen += 1;
         if !self.tests.hold(&row) {
             return Ok(Taken::Dropped);
         }
-        for (builder, value) in self.builders.iter_mut().zip(&row) {
-            builder.push(value);
+        match &mut self.folder {
+            Some(folder) => folder.take(&mut row)?,
+            None => {
+                for (builder, value) in self.builders.iter_mut().zip(&row) {
+                    builder.push(value);
+                }
+            }
         }
         self.rows += 1;
         Ok(Taken::Kept)
     }
 
-    /// Rows kept so far.
+    /// Rows kept so far, also if they were aggregated.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -159,13 +172,25 @@ impl Reader {
 
     /// Bytes kept so far, about.
     pub fn bytes(&self) -> usize {
-        self.builders.iter().map(Builder::bytes).sum()
+        match &self.folder {
+            Some(folder) => folder.bytes(),
+            None => self.builders.iter().map(Builder::bytes).sum(),
+        }
     }
 
-    /// What was kept.
+    /// Whether it has as many groups as a batch may have.
+    pub fn is_full(&self) -> bool {
+        self.folder.as_ref().is_some_and(Folder::is_full)
+    }
+
+    /// What was kept. Of an aggregation that has met a row that the program cannot read, nothing.
     pub fn finish(self, unfit: bool) -> ColumnBatch {
-        let columns = self.builders.into_iter().map(Builder::finish).collect();
-        ColumnBatch { rows: self.rows, columns, unfit, seen: self.seen }
+        let (rows, columns, aggregated) = match self.folder {
+            Some(_) if unfit => (0, Vec::new(), 0),
+            Some(folder) => (folder.groups(), folder.finish(), self.rows),
+            None => (self.rows, self.builders.into_iter().map(Builder::finish).collect(), 0),
+        };
+        ColumnBatch { rows, columns, unfit, seen: self.seen, aggregated }
     }
 }
 

@@ -41,7 +41,8 @@ impl ColumnRows {
         if cost::entries_read(plan.cost) < WORTHWHILE_ROWS {
             return Ok(None);
         }
-        let Some((scan, left)) = ColumnScan::of(plan, cx, env)?.filter(|(scan, _)| scan.has_all_columns())
+        let Some((scan, left)) =
+            ColumnScan::of(plan, cx.codecs, env)?.filter(|(scan, _)| scan.has_all_columns())
         else {
             return Ok(None);
         };

@@ -8,12 +8,14 @@ use crate::exec::scan::Node;
 use crate::exec::scan_keys::{self, Keys};
 use crate::exec::{ExecContext, kv};
 use crate::plan::{Expr, Plan};
-use crate::table::{TableCodec, WantedColumn};
+use crate::table::{CodecCache, TableCodec, WantedColumn};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use futures::future::BoxFuture;
 use kv_api::Span;
-use kv_api::columns::{Branch, Choice, Comparison, Condition, Constant, Kind, Program};
+use kv_api::columns::{
+    Aggregation, Branch, Choice, ColumnBatch, Comparison, Condition, Constant, Kind, Program,
+};
 use kv_client::ColumnPage;
 use sql_types::datetime::DAY;
 use sql_types::functions::Volatility;
@@ -30,8 +32,20 @@ pub(super) struct ColumnScan {
     program: Arc<Program>,
     /// For each column of the plan, which of the program's it is; none for those the engine does not take.
     slots: Vec<Option<usize>>,
+    /// Types of the plan's columns.
+    types: Vec<ColumnType>,
     /// What is still to be read.
     parts: Vec<Part>,
+}
+
+/// A condition, as far as programs can say it.
+pub(super) struct Said<'p> {
+    /// Conditions, all of which are part of it.
+    pub conditions: Vec<Condition>,
+    /// Choices, all of which are part of it.
+    pub choices: Vec<Choice>,
+    /// The parts that are left.
+    pub left: Vec<&'p Expr>,
 }
 
 /// A part that is still to be read.
@@ -53,7 +67,7 @@ impl ColumnScan {
     /// The scan that a plan is, if it can be one, and which parts of its filter are left.
     pub fn of<'p>(
         plan: &'p Plan,
-        cx: &ExecContext<'_>,
+        codecs: &CodecCache,
         env: &EvalEnv<'_>,
     ) -> SqlResult<Option<(Self, Vec<&'p Expr>)>> {
         let Some(node) =
@@ -61,26 +75,41 @@ impl ColumnScan {
         else {
             return Ok(None);
         };
-        let codec = cx.codecs.get(node.table())?;
+        let codec = codecs.get(node.table())?;
         let Keys::Spans(spans) = scan_keys::keys(codec.index(node.index)?, node.access, env)? else {
             return Ok(None);
         };
         let Some((mut program, slots)) = program(plan, node, &codec)? else { return Ok(None) };
         let types: Vec<ColumnType> = plan.columns.iter().map(|column| column.ty).collect();
-        let sayable = Conditions { types: &types, slots: &slots, program: &program, env };
-        let (mut conditions, mut choices, mut left) = (Vec::new(), Vec::new(), Vec::new());
-        for part in node.filter.into_iter().flat_map(Expr::conjuncts) {
-            if let Some(condition) = sayable.condition(part) {
-                conditions.push(condition);
-            } else if let Some(choice) = sayable.choice(part) {
-                choices.push(choice);
-            } else {
-                left.push(part);
-            }
-        }
-        (program.conditions, program.choices) = (conditions, choices);
-        let scan = ColumnScan { program: Arc::new(program), slots, parts: parts(spans) };
-        Ok(Some((scan, left)))
+        let said = Conditions { types: &types, slots: &slots, program: &program, env }.split(node.filter);
+        (program.conditions, program.choices) = (said.conditions, said.choices);
+        let scan = ColumnScan { program: Arc::new(program), slots, types, parts: parts(spans) };
+        Ok(Some((scan, said.left)))
+    }
+
+    /// What programs can say of a condition on the rows, and which parts of it are left.
+    pub fn said<'p>(&self, filter: &'p Expr, env: &EvalEnv<'_>) -> Said<'p> {
+        Conditions { types: &self.types, slots: &self.slots, program: &self.program, env }.split(Some(filter))
+    }
+
+    /// A column of the plan: which of the program's it is, what its values come as, with how many decimals, and its type.
+    /// None if the engine does not take it.
+    pub fn column(&self, index: usize) -> Option<(usize, Kind, u32, ColumnType)> {
+        let slot = (*self.slots.get(index)?)?;
+        let wanted = self.program.columns.get(slot)?;
+        Some((slot, wanted.kind(), wanted.scale, *self.types.get(index)?))
+    }
+
+    /// How many columns its program wants.
+    pub fn width(&self) -> usize {
+        self.program.columns.len()
+    }
+
+    /// The scan that returns groups instead of rows.
+    pub fn aggregated(mut self, aggregation: Aggregation) -> Self {
+        let program = Program { aggregation: Some(aggregation), ..Program::clone(&self.program) };
+        self.program = Arc::new(program);
+        self
     }
 
     /// Whether it returns all columns of the plan.
@@ -130,11 +159,24 @@ impl ColumnScan {
             return Err(Misfit);
         }
         let batch = columns::from_columns(page.columns, &self.slots, schema)?;
-        match (self.parts.iter_mut().find(|part| part.number == number), page.resume) {
+        self.advance(number, page.resume);
+        Ok(batch)
+    }
+
+    /// The same for a page of groups.
+    pub fn take_groups(&mut self, number: usize, page: ColumnPage) -> Result<ColumnBatch, Misfit> {
+        if page.columns.unfit {
+            return Err(Misfit);
+        }
+        self.advance(number, page.resume);
+        Ok(page.columns)
+    }
+
+    fn advance(&mut self, number: usize, rest: Option<Span>) {
+        match (self.parts.iter_mut().find(|part| part.number == number), rest) {
             (Some(part), Some(rest)) => (part.span, part.under_way) = (rest, false),
             _ => self.parts.retain(|part| part.number != number),
         }
-        Ok(batch)
     }
 }
 
@@ -183,6 +225,21 @@ struct Conditions<'a> {
 }
 
 impl Conditions<'_> {
+    /// What can be said of a filter.
+    fn split<'p>(&self, filter: Option<&'p Expr>) -> Said<'p> {
+        let mut said = Said { conditions: Vec::new(), choices: Vec::new(), left: Vec::new() };
+        for part in filter.into_iter().flat_map(Expr::conjuncts) {
+            if let Some(condition) = self.condition(part) {
+                said.conditions.push(condition);
+            } else if let Some(choice) = self.choice(part) {
+                said.choices.push(choice);
+            } else {
+                said.left.push(part);
+            }
+        }
+        said
+    }
+
     /// The condition that a part of a filter is; none if it is more than programs can say.
     fn condition(&self, expr: &Expr) -> Option<Condition> {
         match expr {

@@ -16,6 +16,8 @@
 //! page is on its way while the engine works on one. A row that a program cannot read (a numeric of another scale) makes
 //! the row engine take over, as everything does that fails.
 //!
+//! Where an aggregate is directly over such a scan, KV nodes do part of it, whichever engine would run it ([`partial`]).
+//!
 //! # Same meaning
 //!
 //! Only what means exactly the same in both engines is translated:
@@ -46,17 +48,21 @@ mod column_scan;
 mod columns;
 mod expr;
 mod memory;
+mod partial;
 mod row_call;
 mod run;
 mod source;
 mod translate;
 
 pub(crate) use column_rows::{ColumnRows, Next};
+pub use partial::PartialAggregates;
+pub(crate) use partial::applies as partial_aggregate_applies;
 
-use crate::exec::operator::BoxOperator;
+use crate::exec::operator::{BoxOperator, build_plain};
 use crate::exec::scope::Scope;
 use crate::optimize::cost;
 use crate::plan::{Plan, PlanKind};
+use sql_types::SqlResult;
 
 /// Which engine runs what (setting `engine`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,9 +91,19 @@ impl EngineChoice {
 /// Estimated rows from which on the analytical engine is worth its start.
 const WORTHWHILE_ROWS: f64 = 20_000.0;
 
-/// The operator that may run a plan node analytically, if the choice and the estimate say so. Whether
-/// it can be translated shows when it starts, as that depends on parameters.
+/// The operator for a plan node if others than the row engine may run it: KV nodes aggregate for it, or it runs
+/// analytically. Whether it can be translated shows when it starts, as that depends on parameters.
 pub(crate) fn wrap<'p>(plan: &'p Plan, scope: &Scope<'p>) -> Option<BoxOperator<'p>> {
+    partial::wrap(plan, scope).or_else(|| vectorized(plan, scope))
+}
+
+/// The engine's operator for a plan node for which KV nodes do not aggregate.
+fn build<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<BoxOperator<'p>> {
+    vectorized(plan, scope).map_or_else(|| build_plain(plan, scope), Ok)
+}
+
+/// The operator that may run a plan node analytically, if the choice and the estimate say so.
+fn vectorized<'p>(plan: &'p Plan, scope: &Scope<'p>) -> Option<BoxOperator<'p>> {
     let PlanKind::Aggregate { input, sets, .. } = &plan.kind else { return None };
     let wanted = match scope.engine {
         EngineChoice::Row => false,

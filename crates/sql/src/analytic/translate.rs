@@ -304,7 +304,7 @@ impl<'a, 'p> Builder<'a, 'p> {
 
     fn scan(&mut self, plan: &'p Plan, filter: Option<&'p Expr>) -> Option<Arc<dyn ExecutionPlan>> {
         // What goes wrong here goes wrong in the row engine again, which says so.
-        let (feed, left) = match ColumnScan::of(plan, self.cx, &self.env).ok()? {
+        let (feed, left) = match ColumnScan::of(plan, self.cx.codecs, &self.env).ok()? {
             Some((scan, left)) => (Feed::Columns(scan), left),
             None => (Feed::Unfiltered(plan), filter.into_iter().collect()),
         };

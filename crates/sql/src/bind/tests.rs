@@ -259,7 +259,7 @@ pub(crate) fn plan(sql: &str) -> String {
     };
     let options = ExplainOptions { costs: false, ..ExplainOptions::default() };
     let plan = optimize(bound.plan);
-    render(&describe(&plan, &options, &|_| None), &options, &Summary::default()).join("\n")
+    render(&describe(&plan, &options, &|_| None, &|_| false), &options, &Summary::default()).join("\n")
 }
 
 fn types(sql: &str) -> Vec<String> {

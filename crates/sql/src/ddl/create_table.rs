@@ -464,6 +464,7 @@ impl DdlContext<'_> {
             read_only: self.open.read_only,
             deferred: &self.open.deferred,
             engine: view.derived.engine,
+            partial_aggregates: view.derived.partial_aggregates,
         };
         execute(&Arc::new(plan), &cx)?.finish(&cx).await
     }

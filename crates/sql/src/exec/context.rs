@@ -1,7 +1,7 @@
 //! What an execution is given: transaction, parameters, session values, limits.
 
 use super::MemoryBudget;
-use crate::analytic::EngineChoice;
+use crate::analytic::{EngineChoice, PartialAggregates};
 use crate::catalog::descriptor::TableDescriptor;
 use crate::catalog::routine::{RoutineDescriptor, TriggerDescriptor};
 use crate::dml::deferred::Deferred;
@@ -49,6 +49,8 @@ pub struct ExecContext<'a> {
     pub deferred: &'a Deferred,
     /// Which engine runs what (setting `engine`).
     pub engine: EngineChoice,
+    /// Whether KV nodes aggregate (setting `partial_aggregates`).
+    pub partial_aggregates: PartialAggregates,
 }
 
 /// What the engine asks of the catalog and of sequences; implemented by the session.
@@ -70,6 +72,8 @@ pub trait ExecHost: Send + Sync {
     ) -> SqlResult<Datum>;
     /// The analytical engine ran a part of the statement.
     fn count_analytic_part(&self) {}
+    /// KV nodes aggregated for a part of the statement.
+    fn count_partial_aggregate(&self) {}
     /// A table by OID, in the statement's catalog snapshot.
     fn table(&self, oid: Oid) -> Option<Arc<TableDescriptor>>;
     /// Whether policies hide rows of a table from the user.
@@ -187,6 +191,20 @@ pub struct OperatorStats {
     pub removed: u64,
     /// Estimated bytes it kept at its peak.
     pub memory: u64,
+    /// Whether KV nodes aggregated for it.
+    pub partial: bool,
+}
+
+impl OperatorStats {
+    /// Adds what it did in another run.
+    pub(crate) fn add(&mut self, other: OperatorStats) {
+        self.rows += other.rows;
+        self.loops += other.loops;
+        self.time += other.time;
+        self.removed += other.removed;
+        self.memory = self.memory.max(other.memory);
+        self.partial |= other.partial;
+    }
 }
 
 /// What the operators of a plan did, by the address of their plan node.

@@ -26,7 +26,7 @@ mod apply;
 pub mod context;
 mod distinct;
 pub mod eval;
-mod hash_key;
+pub(crate) mod hash_key;
 mod join;
 pub(crate) mod kv;
 mod kv_error;

@@ -1,6 +1,6 @@
 //! What an operator sees beyond its own input: the rows around it and the common table expressions.
 
-use crate::analytic::EngineChoice;
+use crate::analytic::{EngineChoice, PartialAggregates};
 use crate::exec::eval::EvalEnv;
 use crate::exec::{ExecContext, Reservation};
 use crate::plan::Plan;
@@ -59,6 +59,8 @@ pub(crate) struct Scope<'p> {
     pub instrument: bool,
     /// Which engine runs what.
     pub engine: EngineChoice,
+    /// Whether KV nodes aggregate.
+    pub partial_aggregates: PartialAggregates,
 }
 
 impl<'p> Scope<'p> {

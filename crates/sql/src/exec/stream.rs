@@ -41,6 +41,7 @@ impl RowStream {
         let mut scope = Scope::default();
         scope.instrument = cx.stats.is_some();
         scope.engine = cx.engine;
+        scope.partial_aggregates = cx.partial_aggregates;
         if let Some((cte, rows)) = input {
             scope = scope.with_cte(cte, None, Some(SharedRows::new(rows, Default::default())));
         }

@@ -49,9 +49,14 @@ pub struct Node {
     pub subplans: Vec<(String, Node)>,
 }
 
-/// Describes a plan; `actual` says what its operators did.
-pub fn describe(plan: &Plan, options: &ExplainOptions, actual: &dyn Fn(&Plan) -> Option<Actual>) -> Node {
-    Describer { options, actual, subplans: 0, outer: Vec::new() }.node(plan)
+/// Describes a plan; `actual` says what its operators did, `partial` whether KV nodes aggregate for them.
+pub fn describe(
+    plan: &Plan,
+    options: &ExplainOptions,
+    actual: &dyn Fn(&Plan) -> Option<Actual>,
+    partial: &dyn Fn(&Plan) -> bool,
+) -> Node {
+    Describer { options, actual, partial, subplans: 0, outer: Vec::new() }.node(plan)
 }
 
 impl Node {
@@ -64,6 +69,7 @@ impl Node {
 struct Describer<'a> {
     options: &'a ExplainOptions,
     actual: &'a dyn Fn(&Plan) -> Option<Actual>,
+    partial: &'a dyn Fn(&Plan) -> bool,
     subplans: usize,
     /// Columns of the rows around the plan described, outermost first.
     outer: Vec<Vec<PlanColumn>>,
@@ -138,6 +144,9 @@ impl Describer<'_> {
     fn operator(&mut self, plan: &Plan) -> Node {
         let mut details = Vec::new();
         let (kind, title) = title(plan, &self.outer, &mut details);
+        if (self.partial)(plan) {
+            details.push(("Partial Aggregate", "in KV nodes".to_string()));
+        }
         let mut children = Vec::new();
         let mut subplans = Vec::new();
         match &plan.kind {

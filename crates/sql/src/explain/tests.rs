@@ -28,9 +28,12 @@ fn options_are_read() {
 fn analyze_shows_what_happened() {
     let plan = optimize(bind("SELECT a FROM t WHERE c > 5 ORDER BY b").unwrap().plan);
     let options = ExplainOptions { analyze: true, costs: false, summary: true, ..ExplainOptions::default() };
-    let node = describe(&plan, &options, &|_| {
-        Some(Actual { rows: 6, loops: 2, time_ms: 3.0, removed: 4, memory: 0 })
-    });
+    let node = describe(
+        &plan,
+        &options,
+        &|_| Some(Actual { rows: 6, loops: 2, time_ms: 3.0, removed: 4, memory: 0 }),
+        &|_| false,
+    );
     let summary = Summary {
         planning_ms: Some(0.5),
         execution_ms: Some(2.0),
@@ -55,7 +58,7 @@ fn analyze_shows_what_happened() {
 fn costs_are_shown_until_the_first_row_and_the_last() {
     let plan = optimize(bind("SELECT a FROM t ORDER BY b, a").unwrap().plan);
     let options = ExplainOptions::default();
-    let lines = render(&describe(&plan, &options, &|_| None), &options, &Summary::default());
+    let lines = render(&describe(&plan, &options, &|_| None, &|_| false), &options, &Summary::default());
     let costs = |line: &str| -> (f64, f64) {
         let (_, rest) = line.split_once("(cost=").unwrap();
         let (startup, rest) = rest.split_once("..").unwrap();
@@ -70,7 +73,7 @@ fn costs_are_shown_until_the_first_row_and_the_last() {
 fn json_is_one_document() {
     let plan = optimize(bind("SELECT * FROM t JOIN u ON u.t_id = t.id WHERE u.id = 3").unwrap().plan);
     let options = ExplainOptions { format: ExplainFormat::Json, ..ExplainOptions::default() };
-    let lines = render(&describe(&plan, &options, &|_| None), &options, &Summary::default());
+    let lines = render(&describe(&plan, &options, &|_| None, &|_| false), &options, &Summary::default());
     let [document] = &lines[..] else { panic!("{lines:?}") };
     let value: serde_json::Value = serde_json::from_str(document).unwrap();
     let plan = &value[0]["Plan"];

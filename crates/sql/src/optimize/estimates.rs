@@ -175,7 +175,7 @@ fn plans_follow_the_statistics() {
     for line in expected.lines() {
         if let Some(sql) = line.strip_prefix("== ") {
             let mut lines = Vec::new();
-            shape(&describe(&planned(&catalog, sql), &options, &|_| None), 0, &mut lines);
+            shape(&describe(&planned(&catalog, sql), &options, &|_| None, &|_| false), 0, &mut lines);
             found += &format!(
                 "{line}\n{}\n",
                 lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")

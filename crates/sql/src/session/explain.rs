@@ -6,7 +6,9 @@ use super::prepared::{self, CachedPlan};
 use super::run::Environment;
 use super::view::{Times, now_micros};
 use super::{Session, Statement};
+use crate::analytic::partial_aggregate_applies;
 use crate::exec::context::PlanStats;
+use crate::exec::eval::EvalEnv;
 use crate::exec::execute;
 use crate::explain::{Actual, ExplainFormat, ExplainOptions, Summary, describe, render};
 use crate::plan::{Plan, PlanKind, ScanFence};
@@ -120,7 +122,15 @@ impl Session {
             stats = Some(did);
         }
         let root: &Plan = &plan.plan;
-        let node = describe(root, &options, &|plan| {
+        let times = Times { transaction: now_micros(), statement: now_micros() };
+        let eval = self.view.eval(times);
+        let env = EvalEnv { eval: &eval, params: &params, outer: None };
+        let (choice, codecs) = (self.view.derived.partial_aggregates, &self.shared.engine.codecs);
+        let partial = |plan: &Plan| match &stats {
+            Some(stats) => stats.of(plan).partial,
+            None => partial_aggregate_applies(plan, choice, codecs, &env),
+        };
+        let actual = |plan: &Plan| {
             // Below the conditions of policies, rows are counted that they hide.
             let shown = stats.as_ref().filter(|_| hidden != ScanFence::Part || std::ptr::eq(plan, root));
             shown.map(|stats: &PlanStats| {
@@ -133,7 +143,8 @@ impl Session {
                     memory: did.memory,
                 }
             })
-        });
+        };
+        let node = describe(root, &options, &actual, &partial);
         let lines = render(&node, &options, &summary).into_iter();
         Ok(lines.map(|line| vec![Datum::text(self.view.explained(line))]).collect())
     }

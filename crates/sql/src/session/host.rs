@@ -36,6 +36,10 @@ impl ExecHost for Host<'_> {
         self.view.shared.engine.count_analytic_part();
     }
 
+    fn count_partial_aggregate(&self) {
+        self.view.shared.engine.count_partial_aggregate();
+    }
+
     fn secures(&self, table: &TableDescriptor) -> bool {
         self.view.snapshot().secures(table, self.view.user)
     }

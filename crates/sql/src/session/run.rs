@@ -71,6 +71,7 @@ impl<'a> Environment<'a> {
             read_only: open.read_only,
             deferred: &open.deferred,
             engine: self.view.derived.engine,
+            partial_aggregates: self.view.derived.partial_aggregates,
         }
     }
 }

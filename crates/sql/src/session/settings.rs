@@ -2,7 +2,7 @@
 
 use super::command::IsolationLevel;
 use super::definitions::{self, Definition, Kind};
-use crate::analytic::EngineChoice;
+use crate::analytic::{EngineChoice, PartialAggregates};
 use kv_client::Priority;
 use sql_types::context::{ByteaOutput, DateOrder, DateStyle, IntervalStyle};
 use sql_types::datetime::TimeZone;
@@ -54,6 +54,7 @@ pub(crate) struct Derived {
     pub parallel_commits: bool,
     pub buffered_writes: bool,
     pub engine: EngineChoice,
+    pub partial_aggregates: PartialAggregates,
     pub auto_analyze: bool,
     /// Bytes a statement may use.
     pub statement_memory: usize,
@@ -421,6 +422,7 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         parallel_commits: get("kv_parallel_commits") == "on",
         buffered_writes: get("kv_buffered_writes") == "on",
         engine: EngineChoice::parse(get("engine")).unwrap_or_default(),
+        partial_aggregates: PartialAggregates::parse(get("partial_aggregates")).unwrap_or_default(),
         auto_analyze: get("auto_analyze") == "on",
         statement_memory: get("statement_memory").parse::<usize>().unwrap_or(0).saturating_mul(1024),
     }

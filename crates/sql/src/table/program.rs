@@ -48,7 +48,7 @@ impl TableCodec {
             key.into_iter().map(|(_, ty, descending)| key_kind(ty, descending).map(|kind| kind as i32));
         let Some(key) = kinds.collect::<Option<Vec<i32>>>() else { return Ok(None) };
         let prefix_len = index.prefix.len() as u32;
-        Ok(Some(Program { prefix_len, key, columns, conditions: Vec::new(), choices: Vec::new() }))
+        Ok(Some(Program { prefix_len, key, columns, ..Program::default() }))
     }
 
     /// What a row without a column has, encoded; empty for NULL.

@@ -604,6 +604,7 @@ async fn copied_rows_reach_the_plan() {
         read_only: false,
         deferred: &deferred,
         engine: Default::default(),
+        partial_aggregates: Default::default(),
     };
     let rows: Vec<Vec<Datum>> = (0..3000).map(|n| [n, n + 1, n % 3].map(Datum::Int4).to_vec()).collect();
     let mut stream = execute_over(&insert, &cx, sql::exec::COPY_INPUT, rows).unwrap();

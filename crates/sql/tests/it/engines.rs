@@ -84,14 +84,15 @@ async fn filled() -> Database {
 async fn assert_agreement(db: &mut Database, what: &str) {
     for query in QUERIES {
         let mut results = Vec::new();
-        for engine in ["row", "analytic", "auto"] {
-            db.execute(&format!("set engine = '{engine}'")).await;
+        for (engine, partial) in [("row", "off"), ("analytic", "off"), ("auto", "auto"), ("row", "on")] {
+            db.execute(&format!("set engine = '{engine}'; set partial_aggregates = '{partial}'")).await;
             let mut rows = db.rows(query).await;
             rows.sort();
             results.push(rows);
         }
         assert_eq!(results[0], results[1], "{what}: {query}");
         assert_eq!(results[0], results[2], "{what}: {query}");
+        assert_eq!(results[0], results[3], "{what}, with partial aggregates: {query}");
     }
 }
 

@@ -11,6 +11,7 @@ mod engines;
 mod indexes;
 mod memory;
 mod operators;
+mod partial;
 mod plan_support;
 mod policies;
 mod schema;

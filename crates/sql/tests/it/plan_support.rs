@@ -310,6 +310,7 @@ impl Runner {
             read_only: false,
             deferred: &deferred,
             engine: self.engine,
+            partial_aggregates: Default::default(),
         };
         let mut stream = execute(&Arc::new(plan), &cx)?;
         let mut rows = Vec::new();

@@ -40,6 +40,7 @@ fn program(conditions: Vec<Condition>) -> Program {
         ],
         conditions,
         choices: Vec::new(),
+        aggregation: None,
     }
 }
 

@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub struct Place {
     /// The setting `engine`.
     pub engine: &'static str,
+    /// The setting `partial_aggregates`.
+    pub partial_aggregates: &'static str,
     /// Takes the counts.
     pub report: Arc<Report>,
 }
@@ -47,7 +49,9 @@ impl Dormouse {
     /// None: what fails is a panic.
     pub async fn open(place: Place) -> Result<Dormouse, Failed> {
         let engine = Database::open().await.engine;
-        let session = session_with(&engine, &[("engine", place.engine), ("TimeZone", "UTC")]).await;
+        let settings =
+            [("engine", place.engine), ("partial_aggregates", place.partial_aggregates), ("TimeZone", "UTC")];
+        let session = session_with(&engine, &settings).await;
         Ok(Dormouse { engine, session, report: place.report })
     }
 
@@ -79,7 +83,7 @@ impl AsyncDB for Dormouse {
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<Column>, Failed> {
         self.report.statement();
-        let before = self.engine.analytic_parts();
+        let before = (self.engine.analytic_parts(), self.engine.partial_aggregates());
         let mut result = self.run_text(sql).await;
         if result.is_err() {
             self.session.fail();
@@ -91,7 +95,8 @@ impl AsyncDB for Dormouse {
         let rows = result.map_err(Failed)?;
         match rows.types {
             Some(types) if !types.is_empty() => {
-                self.report.query(self.engine.analytic_parts() > before);
+                let after = (self.engine.analytic_parts(), self.engine.partial_aggregates());
+                self.report.query(after.0 > before.0, after.1 > before.1);
                 Ok(DBOutput::Rows {
                     types: types.iter().map(|ty| Column::of(ty.0)).collect(),
                     rows: rows.rows,

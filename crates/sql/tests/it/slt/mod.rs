@@ -4,8 +4,8 @@
 //! its own: `statement ok`, `statement count ROWS`, `statement error (SQLSTATE)`, and `query TYPES [rowsort]` with
 //! rows below `----`. [`column::Column`] has the letters of the types, [`cell`] how values are written.
 //!
-//! Each file runs twice: the row engine answers everything, and then the analytical engine what it can. How many
-//! queries that were is printed (`--nocapture`) and must not fall.
+//! Each file runs three times: the row engine answers everything, then the analytical engine what it can, and then KV nodes
+//! aggregate wherever they can. How many queries that were is printed (`--nocapture`) and must not fall.
 //!
 //! | variable | effect |
 //! |---|---|
@@ -38,16 +38,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const LEAST_STATEMENTS: usize = 5_000;
 /// Queries among them that the analytical engine answers, in whole or in part, at least.
 const LEAST_ANALYTIC: usize = 200;
+/// Queries among them for which KV nodes aggregate, at least.
+const LEAST_PARTIAL: usize = 200;
 
 #[test]
 fn the_row_engine_answers_as_postgresql_does() {
-    let report = run_on_dormouse("row");
-    assert_eq!(report.analytic(), 0, "the row engine ran everything");
+    let report = run_on_dormouse("row", "off");
+    assert_eq!((report.analytic(), report.partial()), (0, 0), "the row engine ran everything");
+}
+
+#[test]
+fn partial_aggregates_of_kv_nodes_answer_as_postgresql_does() {
+    let report = run_on_dormouse("row", "on");
+    if env::var_os("DORMOUSE_SLT_FILES").is_none() {
+        assert!(report.partial() >= LEAST_PARTIAL, "KV nodes aggregated for {} queries", report.partial());
+    }
 }
 
 #[test]
 fn the_analytical_engine_answers_as_postgresql_does() {
-    let report = run_on_dormouse("analytic");
+    let report = run_on_dormouse("analytic", "off");
     if env::var_os("DORMOUSE_SLT_FILES").is_none() {
         assert!(
             report.analytic() >= LEAST_ANALYTIC,
@@ -75,7 +85,7 @@ fn postgresql_answers_as_the_suites_say() {
     report.conclude("PostgreSQL");
 }
 
-fn run_on_dormouse(engine: &'static str) -> Arc<Report> {
+fn run_on_dormouse(engine: &'static str, partial_aggregates: &'static str) -> Arc<Report> {
     let files = files();
     let report = Arc::new(Report::default());
     let next = AtomicUsize::new(0);
@@ -84,13 +94,13 @@ fn run_on_dormouse(engine: &'static str) -> Arc<Report> {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let place = Place { engine, report: Arc::clone(&report) };
+                    let place = Place { engine, partial_aggregates, report: Arc::clone(&report) };
                     block_on(run_file(file, || Dormouse::open(place.clone()), &report));
                 }
             });
         }
     });
-    report.conclude(engine);
+    report.conclude(if partial_aggregates == "on" { "partial aggregates" } else { engine });
     if env::var_os("DORMOUSE_SLT_FILES").is_none() {
         assert!(report.statements() >= LEAST_STATEMENTS, "{} statements", report.statements());
     }

@@ -326,7 +326,9 @@ impl Cluster {
     /// Whether the directory here, if there is one, has not heard that a range was split off another or has absorbed
     /// one: whoever wakes it reports it. It may be of a tenant that was dropped just then; that it is told, too.
     pub(super) fn is_unheard_of(&self, node: &Node, descriptor: &RangeDescriptor) -> bool {
-        if node.pipeline.span(ROOT).is_none() {
+        // Most are as the directory made them.
+        let is_as_made = descriptor.origin == 0 && descriptor.generation <= 1;
+        if is_as_made || node.pipeline.span(ROOT).is_none() {
             return false;
         }
         match directory::before(&*node.engine, &descriptor.start).ok().flatten() {

@@ -224,9 +224,12 @@ mod tests {
         assert_eq!(node.pipeline.span(left), None, "it sleeps");
         assert_eq!(read(&node, right, "z").await, Err(KvErrorKind::RangeNotFound));
         // Who asked is told at once; it is woken meanwhile.
-        while node.pipeline.span(left).is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let woken = async {
+            while node.pipeline.span(left).is_none() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), woken).await.expect("nobody woke it");
         cluster.report(&node, true).await.expect("report");
         assert_eq!(spans(&node), merged);
         assert_eq!(read(&node, left, "z").await, Ok(()));

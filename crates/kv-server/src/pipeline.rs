@@ -1018,7 +1018,9 @@ impl Shared {
         // At the ceiling the clock stands still but for its logical part; a full disk, on which the ceiling
         // cannot be raised, must not stop reads.
         let now = found.clock.now(physical.min(ceiling.wall_ns.saturating_sub(1)));
-        if physical.saturating_add(CEILING_NEAR_NS) >= ceiling.wall_ns && !found.wants_ceiling {
+        // The clock may be there before the wall clock is near, as after a merge with a range whose clock was ahead.
+        let near = physical.saturating_add(CEILING_NEAR_NS) >= ceiling.wall_ns || now >= ceiling;
+        if near && !found.wants_ceiling {
             found.wants_ceiling = true;
             state.ceilings.push(range);
             self.ready.notify_one();

@@ -764,7 +764,10 @@ impl Driver {
         let unused: Vec<RangeId> = {
             let state = self.shared.state.lock();
             let held = |range: &RangeId| {
-                let served = state.ranges.get(range).is_some_and(|found| found.held.is_some());
+                let served = state.ranges.get(range).is_some_and(|found| {
+                    // Where the clock is at the ceiling what is held ends, and is not held again.
+                    found.held.is_some_and(|held| found.clock.latest() < held.ceiling)
+                });
                 served || self.store.frozen(*range).is_some()
             };
             let unused = self

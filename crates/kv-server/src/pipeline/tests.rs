@@ -248,3 +248,29 @@ fn what_was_acknowledged_before_a_range_was_read_everywhere_is_in_the_present() 
     assert!(present > acknowledged && present <= apart(later));
     assert!(pipeline.promise_ahead(ROOT).expect("held").present);
 }
+
+/// Brings the clock of the root range to the ceiling of its lease, as a merge with a range does that had served so far.
+fn reach_ceiling(pipeline: &Pipeline) {
+    let mut state = pipeline.shared.state.lock();
+    let found = state.ranges.get_mut(&ROOT).expect("there");
+    found.clock.observe(found.held.expect("held").ceiling);
+    assert!(!found.wants_ceiling);
+}
+
+#[test]
+fn a_clock_that_has_reached_the_ceiling_of_its_lease_goes_on() {
+    let machine = ByHand::at(NOW_NS);
+    let (pipeline, mut stepped) = start_by_hand(&Arc::new(MemoryEngine::new()), &machine);
+    reach_ceiling(&pipeline);
+    assert!(pipeline.clock(ROOT).is_err());
+    for _ in 0..10 {
+        assert!(stepped.turn());
+    }
+    pipeline.clock(ROOT).expect("who was refused has had it raised");
+    reach_ceiling(&pipeline);
+    machine.pass_until(NOW_NS + 2_000_000_000);
+    for _ in 0..10 {
+        assert!(stepped.turn());
+    }
+    pipeline.clock(ROOT).expect("it was raised although nobody asked");
+}

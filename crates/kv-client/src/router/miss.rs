@@ -33,6 +33,11 @@ impl Miss {
         }
     }
 
+    /// Whether the node has nothing of the batch's transaction that it did not have before.
+    pub fn leaves_nothing(&self) -> bool {
+        matches!(self, Miss::NotLeaseholder(_) | Miss::RangeNotFound(_) | Miss::Unsent)
+    }
+
     /// What the node said, if it said something.
     pub fn into_error(self) -> Option<KvError> {
         match self {

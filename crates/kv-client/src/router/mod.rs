@@ -33,6 +33,7 @@ use kv_api::{BatchResponse, KvError, KvErrorKind, Span};
 use miss::Miss;
 use parking_lot::Mutex;
 use prost::Message;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::sync::{Semaphore, watch};
@@ -97,12 +98,12 @@ pub struct Sending<'a> {
     pub waits: bool,
     /// Whether it may be carried out twice. It goes on then when the connection was lost under it.
     pub again: bool,
-    /// Takes note of where it goes, each time before it goes there.
+    /// Takes note of where it goes, each time before it goes there, unless nothing can have come of it.
     pub tried: Option<&'a Tried>,
 }
 
-/// Where a batch was sent last, which is known also when its answer is an error or is never waited for.
-pub type Tried = Mutex<Option<Place>>;
+/// Where something may have come of a batch, which is known also when its answer is an error or is never waited for.
+pub type Tried = Mutex<SmallVec<[Place; 1]>>;
 
 /// A client's ways to the KV nodes.
 pub struct Router {
@@ -291,16 +292,22 @@ impl Router {
     ) -> Result<BatchResponse, Miss> {
         batch.header.range_id = place.range_id;
         if let Some(tried) = tried {
-            *tried.lock() = Some(place.clone());
+            tried.lock().push(place.clone());
         }
-        match place.connection.pending.submit(batch) {
+        let result = match place.connection.pending.submit(batch) {
             Ok(answer) => {
                 metrics().batches.inc();
                 miss::judge(answer.await)
             }
             Err(NotOpen::Closed(Some(error))) => Err(Miss::of(error)),
             Err(NotOpen::Closed(None) | NotOpen::Connecting) => Err(Miss::Unsent),
+        };
+        if let (Some(tried), Err(miss)) = (tried, &result)
+            && miss.leaves_nothing()
+        {
+            tried.lock().pop();
         }
+        result
     }
 
     /// Where a batch about a key probably belongs, if there is a connection: with the leaseholder, or with

@@ -127,13 +127,14 @@ impl State {
     /// What is to be said to the nodes that may know the transaction, of some of the ranges.
     pub(super) fn farewells(&self, of: impl Fn(u64) -> bool) -> SmallVec<[Farewell; 1]> {
         let told = self.parts.iter().filter(|part| part.known && of(part.at.range_id));
-        let farewell = |part: &Part| Farewell {
+        let farewell = |part: &Part, place| Farewell {
             meta: self.meta(Some(part)),
-            place: part.farewell_place(),
+            place,
             range_id: part.at.range_id,
             key: part.key.clone(),
         };
-        told.map(farewell).collect()
+        told.flat_map(|part| part.farewell_places().into_iter().map(move |place| farewell(part, place)))
+            .collect()
     }
 }
 

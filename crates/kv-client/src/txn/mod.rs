@@ -262,7 +262,7 @@ impl Drop for BoundInFlight<'_> {
     fn drop(&mut self) {
         if let Some(part) = self.txn.state.lock().parts.get_mut(self.range_id) {
             part.bound_in_flight -= 1;
-            part.tried = self.tried.get_mut().take().or(part.tried.take());
+            part.note_tried(self.tried.get_mut().drain(..));
         }
     }
 }

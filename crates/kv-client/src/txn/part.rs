@@ -4,7 +4,10 @@ use crate::located::Located;
 use crate::router::Place;
 use bytes::Bytes;
 use kv_api::Timestamp;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
+
+/// Most places of a part in which something may have come of a batch.
+const MAX_TRIED: usize = 8;
 
 /// A transaction's part in one range.
 #[derive(Default)]
@@ -15,8 +18,8 @@ pub struct Part {
     pub key: Bytes,
     /// Where the transaction is known.
     pub place: Option<Place>,
-    /// Where it may be known, for a batch was sent there of which nothing came.
-    pub tried: Option<Place>,
+    /// Where it may be known, for batches were sent there of which nothing came.
+    pub tried: SmallVec<[Place; 1]>,
     /// Whether a batch was sent by which the node may know the transaction: it may hold locks or intents, and must
     /// be told how the transaction ends.
     pub known: bool,
@@ -40,14 +43,31 @@ impl Part {
         self.place.clone().filter(|_| self.known)
     }
 
-    /// Where the node is that must be told how the transaction ends.
-    pub fn farewell_place(&self) -> Option<Place> {
-        self.place.clone().or_else(|| self.tried.clone())
+    /// Where the nodes are that must be told how the transaction ends; `None` for whoever leads the range.
+    pub fn farewell_places(&self) -> SmallVec<[Option<Place>; 1]> {
+        match &self.place {
+            None if !self.tried.is_empty() => self.tried.iter().cloned().map(Some).collect(),
+            place => smallvec![place.clone()],
+        }
+    }
+
+    /// Something may have come of a batch in places; of more than [`MAX_TRIED`] those that were tried first are forgotten,
+    /// whose leases have moved since.
+    pub fn note_tried(&mut self, places: impl IntoIterator<Item = Place>) {
+        for place in places {
+            let number = place.connection.number;
+            self.tried.retain(|known| known.connection.number != number);
+            if self.tried.len() == MAX_TRIED {
+                self.tried.remove(0);
+            }
+            self.tried.push(place);
+        }
     }
 
     /// The node forgot it.
     pub fn become_unknown(&mut self) {
-        (self.known, self.lease, self.place, self.tried) = (false, 0, None, None);
+        (self.known, self.lease, self.place) = (false, 0, None);
+        self.tried.clear();
     }
 }
 

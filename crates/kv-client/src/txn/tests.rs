@@ -491,6 +491,39 @@ async fn a_first_locking_read_that_failed_is_called_off_where_it_was_sent() {
     assert_eq!(store.served_by.last(), Some(&NODES[0]));
 }
 
+/// Sends a first locking read and gives it up while the answer is on its way.
+async fn read_in_vain(model: &Model, txn: &Txn) {
+    let count = model.store.lock().received.len();
+    model.store.lock().hold = true;
+    tokio::select! {
+        _ = txn.get(b"a", LockStrength::Exclusive) => panic!("no answer is let through"),
+        () = model.received(count + 1) => {}
+    }
+    model.release();
+}
+
+#[tokio::test]
+async fn all_nodes_are_remembered_where_a_locking_read_may_have_locked() {
+    let model = Model::start();
+    let (everywhere, second) = (begin(&model), begin(&model));
+    let tried = |txn: &Txn| {
+        let state = txn.state.lock();
+        let tried = &state.parts.get(RANGE).expect("known").tried;
+        tried.iter().map(|place| place.connection.address.to_string()).collect::<Vec<_>>()
+    };
+    read_in_vain(&model, &everywhere).await;
+    assert_eq!(tried(&everywhere), [NODES[0]]);
+    model.move_lease();
+    read_in_vain(&model, &everywhere).await;
+    assert_eq!(tried(&everywhere), NODES);
+    put(&model, "b", "1").await;
+    model.move_lease();
+    read_in_vain(&model, &second).await;
+    assert_eq!(tried(&second), [NODES[0]], "the other has said that it does not hold the lease");
+    let farewells = everywhere.state.lock().farewells(|_| true).len();
+    assert_eq!(farewells, 2);
+}
+
 #[tokio::test]
 async fn the_leaseholder_is_found_also_when_nobody_says_who_it_is() {
     let model = Model::start();

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use kv_api::batch::IgnoredSequences;
 use kv_api::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
 use kv_api::{KvResult, Priority, Span, TenantId, Timestamp};
+use smallvec::SmallVec;
 
 /// Most ranges of which something is carried.
 const MAX_PARTS: usize = 4096;
@@ -322,7 +323,7 @@ impl CarriedPart {
             at,
             key: self.key,
             place: None,
-            tried: None,
+            tried: SmallVec::new(),
             known: self.known,
             lease: self.lease,
             intent: self.intent,

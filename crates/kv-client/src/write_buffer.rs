@@ -47,8 +47,8 @@ type Contents<'b> = (&'b Bytes, &'b [(u32, Write)]);
 /// Bookkeeping charged per write, in bytes.
 const OVERHEAD: usize = 64;
 
-fn charge(key: &Bytes, write: &Write) -> usize {
-    OVERHEAD + key.len() + write.value().map_or(0, Bytes::len)
+fn charge(key_len: usize, write: &Write) -> usize {
+    OVERHEAD + key_len + write.value().map_or(0, Bytes::len)
 }
 
 impl WriteBuffer {
@@ -61,7 +61,7 @@ impl WriteBuffer {
     pub fn of_contents(protected: u32, writes: impl IntoIterator<Item = (Bytes, Vec<(u32, Write)>)>) -> Self {
         let mut buffer = WriteBuffer { protected, ..WriteBuffer::default() };
         for (key, history) in writes.into_iter().filter(|(_, history)| !history.is_empty()) {
-            buffer.bytes += history.iter().map(|(_, write)| charge(&key, write)).sum::<usize>();
+            buffer.bytes += history.iter().map(|(_, write)| charge(key.len(), write)).sum::<usize>();
             buffer.len += history.len();
             buffer.writes.insert(key, history.into());
         }
@@ -86,7 +86,8 @@ impl WriteBuffer {
     /// Adds a write with its sequence number, which must exceed all before it. It replaces what no
     /// savepoint can bring back.
     pub fn push(&mut self, key: Bytes, sequence: u32, mut write: Write) {
-        let history = self.writes.entry(key.clone()).or_default();
+        let key_len = key.len();
+        let history = self.writes.entry(key).or_default();
         if let Some((_, last)) = history.last().filter(|(last, _)| *last >= self.protected) {
             let keeps = match (last, &mut write) {
                 // The condition of the insert stays, whatever value it writes in the end.
@@ -98,12 +99,12 @@ impl WriteBuffer {
                 _ => false,
             };
             if !keeps {
-                self.bytes -= charge(&key, last);
+                self.bytes -= charge(key_len, last);
                 self.len -= 1;
                 history.pop();
             }
         }
-        self.bytes += charge(&key, &write);
+        self.bytes += charge(key_len, &write);
         self.len += 1;
         history.push((sequence, write));
     }
@@ -124,7 +125,7 @@ impl WriteBuffer {
         let (bytes, len) = (&mut self.bytes, &mut self.len);
         self.writes.retain(|key, history| {
             while let Some((_, write)) = history.last().filter(|(sequence, _)| *sequence >= from) {
-                *bytes -= charge(key, write);
+                *bytes -= charge(key.len(), write);
                 *len -= 1;
                 history.pop();
             }
@@ -182,7 +183,7 @@ impl WriteBuffer {
         let mut bytes = 0;
         for (key, history) in self.writes.range::<[u8], _>(bounds(range)) {
             for (sequence, write) in history {
-                bytes += charge(key, write);
+                bytes += charge(key.len(), write);
                 if requests.len() >= max_len || (bytes > max_bytes && !requests.is_empty()) {
                     return requests;
                 }
@@ -194,13 +195,17 @@ impl WriteBuffer {
 
     /// Forgets the writes of a chunk.
     pub fn remove(&mut self, chunk: &[Request]) {
+        if self.is(chunk) {
+            (self.bytes, self.len) = (0, 0);
+            return self.writes.clear();
+        }
         for request in chunk {
             let Some((key, upto)) = written(request) else { continue };
             let Some(history) = self.writes.get_mut(key) else { continue };
             history.retain(|(sequence, write)| {
                 let stays = *sequence > upto;
                 if !stays {
-                    self.bytes -= charge(key, write);
+                    self.bytes -= charge(key.len(), write);
                     self.len -= 1;
                 }
                 stays
@@ -216,6 +221,13 @@ impl WriteBuffer {
                 self.writes.remove(key);
             }
         }
+    }
+
+    /// Whether a chunk is all that there is.
+    fn is(&self, chunk: &[Request]) -> bool {
+        let contents =
+            self.writes.iter().flat_map(|(key, history)| history.iter().map(move |(at, _)| (key, *at)));
+        self.len == chunk.len() && contents.map(Some).eq(chunk.iter().map(written))
     }
 
     /// Forgets everything.

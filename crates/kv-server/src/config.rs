@@ -40,6 +40,9 @@ pub struct Limits {
     pub max_detached_per_tenant: usize,
     /// How long they wait before they are aborted.
     pub detached_kept: Duration,
+    /// After so many keys in a row at which nothing lies, a batch that writes them asks where the next one is at which
+    /// something does.
+    pub vacancy_patience: usize,
     /// How far back snapshots can be read.
     pub history_kept: Duration,
     /// Most bytes of commands that wait to be applied.
@@ -87,6 +90,7 @@ impl Default for Limits {
             max_clock_offset: Duration::from_nanos(kv_api::timestamp::MAX_CLOCK_OFFSET_NS),
             max_detached_per_tenant: 1024,
             detached_kept: Duration::from_secs(30),
+            vacancy_patience: 8,
             history_kept: Duration::from_secs(15 * 60),
             max_queued_bytes: 128 << 20,
             disk_full_patience: Duration::from_secs(3),

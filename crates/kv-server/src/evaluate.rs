@@ -20,11 +20,13 @@ use crate::command::{Effects, NewVersion, Order};
 use crate::contention::{WaitKind, Watch};
 use crate::faults::Bug;
 use crate::guards::LockWait;
+use crate::key_states::{KeyState, KeyStates};
 use crate::lock_table::{Acquire, TxnKey};
 use crate::metrics::metrics;
 use crate::node::{Asker, Node};
 use crate::read::{Budget, Unread, get_value, resume_after, scan_page};
 use crate::shard::{IntentOwner, PartKey, Shard, TxnStatus, aborted};
+use crate::vacancy::Vacancy;
 use bytes::{Bytes, BytesMut};
 use kv_api::batch::{
     ConditionalPut, DeleteRange, Get, Header, Increment, KeyValue, Request, RequestKind, Response, Scan,
@@ -33,7 +35,6 @@ use kv_api::batch::{
 use kv_api::contention::WaitEnd;
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Priority, Span, Timestamp};
 use replication::Millis;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::intent::{CommittedTxn, Intent, IntentView, TxnId, is_ignored};
 use storage::key::decode_data_value;
@@ -41,6 +42,9 @@ use storage::mvcc::{Overlay, View, clear_range, put_version};
 use storage::txn_record::{RecordStatus, TxnRecord};
 use storage::{Space, StorageError, WriteBatch};
 use tokio::sync::oneshot;
+
+/// Bytes of an intent beside the value of its first write.
+const INTENT_HEAD: usize = 25;
 
 /// How often a snapshot may move within one evaluation.
 const MAX_MOVES: usize = 64;
@@ -128,17 +132,6 @@ impl From<Unread> for Stop {
 
 type Eval<T> = Result<T, Stop>;
 
-/// What is known about a key to be written.
-#[derive(Debug, Default)]
-struct KeyState {
-    /// What the data space holds, after intents of others are settled.
-    replaced: Option<Bytes>,
-    /// The transaction's own earlier intent.
-    own: Option<Intent>,
-    /// The batch's writes so far.
-    writes: Vec<(u32, Option<Bytes>)>,
-}
-
 /// What became of a lock request.
 enum Locked {
     Yes,
@@ -175,8 +168,13 @@ pub struct Evaluation<'a> {
     latched: &'a [Bytes],
     /// Whether transactions other than this one have.
     foreign_intents: bool,
+    /// The batch's writes so far, if it reads as well.
     overlay: Overlay,
-    keys: BTreeMap<Bytes, KeyState>,
+    /// Whether requests of the batch read what lies under what it writes.
+    reads: bool,
+    keys: KeyStates,
+    /// Where nothing lies.
+    vacancy: Vacancy,
     raw: WriteBatch,
     /// Spans that range deletions read at the snapshot.
     read_spans: Vec<Span>,
@@ -224,7 +222,9 @@ impl<'a> Evaluation<'a> {
             latched,
             foreign_intents,
             overlay: Overlay::new(),
-            keys: BTreeMap::new(),
+            reads: batch.requests.iter().any(reads),
+            keys: KeyStates::default(),
+            vacancy: Vacancy::new(&batch.requests, node.limits.vacancy_patience),
             raw: WriteBatch::new(),
             read_spans: Vec::new(),
             budget: Budget::new(0, 0),
@@ -414,6 +414,11 @@ impl<'a> Evaluation<'a> {
     /// latch protects the write, so no lock is taken when it is free.
     fn wait_until_free(&mut self, key: &Bytes) -> Eval<()> {
         self.hold_open_intent(key)?;
+        self.wait_until_unlocked(key)
+    }
+
+    /// The same where no intent lies.
+    fn wait_until_unlocked(&mut self, key: &Bytes) -> Eval<()> {
         let asked = {
             let mut shard = self.node.shard(self.asker.tenant);
             if shard.locks.is_free(self.txn, key, LockStrength::Exclusive) {
@@ -568,7 +573,12 @@ impl<'a> Evaluation<'a> {
 
     /// Makes sure a key may be written and what is there is known.
     fn load(&mut self, key: &Bytes) -> Eval<()> {
-        if self.keys.contains_key(key) {
+        if self.keys.contains(key) {
+            return Ok(());
+        }
+        if self.vacancy.covers(key) {
+            self.wait_until_unlocked(key)?;
+            self.keys.insert(key.clone(), KeyState::default());
             return Ok(());
         }
         self.wait_until_free(key)?;
@@ -577,11 +587,14 @@ impl<'a> Evaluation<'a> {
             decode_data_value(bytes)?;
         }
         let mut state = KeyState { replaced, ..KeyState::default() };
+        let mut is_vacant = state.replaced.is_none();
         if self.any_intents
             && let Some(bytes) = self.node.engine.get(Space::Locks, key)?
         {
+            is_vacant = false;
             self.settle_intent(key, &bytes, &mut state)?;
         }
+        self.vacancy.note(&*self.node.engine, key, is_vacant, self.any_intents)?;
         self.keys.insert(key.clone(), state);
         Ok(())
     }
@@ -592,7 +605,7 @@ impl<'a> Evaluation<'a> {
         let other = TxnKey { tenant, id: intent.txn };
         let owner = self.node.shard(tenant).owner(self.asker.range, other, self.txn.id);
         match owner {
-            IntentOwner::Own => state.own = Some(intent),
+            IntentOwner::Own => state.own = Some(Box::new(intent)),
             // It was free an instant ago; wait for it properly.
             IntentOwner::Pending => return Err(Stop::Again),
             IntentOwner::Aborted => self.raw.delete(Space::Locks, key),
@@ -605,7 +618,7 @@ impl<'a> Evaluation<'a> {
 
     fn write(&mut self, key: &Bytes, sequence: u32, value: Option<Bytes>) -> Eval<()> {
         self.load(key)?;
-        if !is_ignored(sequence, self.ignored()) {
+        if self.reads && !is_ignored(sequence, self.ignored()) {
             self.overlay.insert(key.clone(), value.clone());
         }
         if let Some(state) = self.keys.get_mut(key) {
@@ -714,8 +727,9 @@ impl<'a> Evaluation<'a> {
     /// Versions for the keys of this batch.
     fn versions(&mut self) -> Vec<NewVersion> {
         let ignored = self.ignored();
-        let mut versions = Vec::with_capacity(self.keys.len());
-        for (key, state) in std::mem::take(&mut self.keys) {
+        let keys = std::mem::take(&mut self.keys).into_sorted();
+        let mut versions = Vec::with_capacity(keys.len());
+        for (key, state) in keys {
             let own = state.own.as_ref().map(|intent| intent.last_write(ignored).cloned());
             if own.is_some() {
                 self.raw.delete(Space::Locks, &key);
@@ -790,10 +804,17 @@ impl<'a> Evaluation<'a> {
 
     /// Makes intents of the batch's writes.
     fn write_intents(&mut self) {
-        for (key, state) in std::mem::take(&mut self.keys) {
-            let mut intent = state.own.unwrap_or(Intent { txn: self.txn.id, writes: Vec::new() });
-            intent.writes.extend(state.writes);
-            self.raw.put(Space::Locks, &key, &intent.encode());
+        let keys = std::mem::take(&mut self.keys).into_sorted();
+        let written = |(_, value): &(u32, Option<Bytes>)| INTENT_HEAD + value.as_ref().map_or(0, Bytes::len);
+        let len =
+            |(key, state): &(Bytes, KeyState)| key.len() + state.writes.iter().map(written).sum::<usize>();
+        self.raw.reserve(keys.len(), keys.iter().map(len).sum());
+        let mut intent = Vec::new();
+        for (key, state) in keys {
+            let own = state.own.iter().flat_map(|own| &own.writes);
+            intent.clear();
+            Intent::encode_into(&mut intent, self.txn.id, own.chain(&state.writes));
+            self.raw.put(Space::Locks, &key, &intent);
         }
     }
 
@@ -921,7 +942,7 @@ impl<'a> Evaluation<'a> {
     fn own_versions(&mut self, keys: &[Bytes]) -> Eval<Vec<NewVersion>> {
         let mut versions = Vec::with_capacity(keys.len());
         for key in keys {
-            if self.keys.contains_key(key) {
+            if self.keys.contains(key) {
                 continue;
             }
             let Some(bytes) = self.node.engine.get(Space::Locks, key)? else { continue };
@@ -940,6 +961,12 @@ impl<'a> Evaluation<'a> {
         }
         Ok(versions)
     }
+}
+
+/// Whether a request reads the engine other than at a key that it writes.
+fn reads(request: &Request) -> bool {
+    use RequestKind::{DeleteRange, Get, Scan};
+    matches!(&request.kind, Some(Get(_) | Scan(_) | DeleteRange(_)))
 }
 
 /// Makes a version of a committed intent, and `replaced` what the data space holds afterwards.

@@ -107,6 +107,7 @@ pub mod global;
 pub mod guards;
 pub mod history;
 pub mod intent_set;
+mod key_states;
 pub mod latch;
 mod list_contention;
 pub mod lock_table;
@@ -127,6 +128,7 @@ pub mod split_load;
 pub mod split_size;
 pub mod steady;
 mod transfer;
+mod vacancy;
 pub mod validate;
 
 pub use config::Limits;

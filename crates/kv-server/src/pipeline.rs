@@ -102,14 +102,14 @@ pub fn sequence_of(lease: u64) -> u64 {
 pub struct Load {
     /// Batches that were carried out, or begun.
     pub batches: u64,
-    /// Bytes that were written.
+    /// Bytes of versions that were written.
     pub written: u64,
 }
 
 struct Queued {
     command: Command,
     timestamp: Timestamp,
-    /// Size of its writes, once it is proposed.
+    /// Size of the versions that it writes, once it is proposed.
     bytes: usize,
 }
 

@@ -2,11 +2,10 @@
 //! those that died with an earlier leaseholder.
 //!
 //! The intents of a committed transaction become versions at its commit timestamp, those of an aborted
-//! one are removed; a few hundred at a time, each time under write latches, so that no writer evaluates
+//! one are removed; a few thousand at a time, each time under write latches, so that no writer evaluates
 //! against half of it. The transaction record goes last.
 
 use crate::environment::Environment;
-use crate::evaluate::settle_committed;
 use crate::faults::Bug;
 use crate::latch::Access;
 use crate::node::Node;
@@ -17,12 +16,13 @@ use kv_api::{KvError, Span};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use storage::intent::{CommittedTxn, Intent, TxnId};
+use storage::mvcc::put_version;
 use storage::txn_record::{self, RecordStatus, TxnRecord};
-use storage::{Bounds, Engine, Reader, Space, StorageError, StorageResult, WriteBatch};
+use storage::{Bounds, Engine, FirstKey, Reader, Space, StorageError, StorageResult, WriteBatch};
 use tokio::sync::mpsc;
 
 /// Most intents settled at a time.
-const BATCH_LEN: usize = 512;
+const BATCH_LEN: usize = 4096;
 /// Most bytes of intents settled at a time, by which large values are bounded.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -161,7 +161,7 @@ pub(crate) async fn settle(node: &Arc<Node>, job: &ResolveJob) -> Result<bool, K
 
 struct Page {
     first: Bytes,
-    last: Bytes,
+    last: Vec<u8>,
 }
 
 /// The next keys with intents of the transaction, as many as are settled at a time.
@@ -172,13 +172,12 @@ fn next_page(engine: &dyn Engine, start: &[u8], end: &[u8], id: TxnId) -> Storag
     let (mut count, mut bytes) = (0, 0);
     while let Some((key, value)) = cursor.item() {
         if Intent::decode_txn(value)? == id {
-            let key = Bytes::copy_from_slice(key);
             bytes += key.len() + value.len();
             count += 1;
-            match &mut page {
-                Some(page) => page.last = key,
-                None => page = Some(Page { first: key.clone(), last: key }),
-            }
+            let page =
+                page.get_or_insert_with(|| Page { first: Bytes::copy_from_slice(key), last: Vec::new() });
+            page.last.clear();
+            page.last.extend_from_slice(key);
         }
         if count >= BATCH_LEN || bytes >= BATCH_BYTES {
             break;
@@ -199,11 +198,14 @@ fn settle_page(
 ) -> StorageResult<WriteBatch> {
     let mut raw = WriteBatch::new();
     let end = key_after(last);
-    let mut cursor = engine.cursor(Space::Locks, Bounds::new(first, &end));
+    // New rows replace nothing; of many it is found out at once.
+    let bounds = Bounds::new(first, &end);
+    let replaces = committed.is_some() && engine.first_key(Space::Data, bounds)? != FirstKey::Nothing;
+    let mut cursor = engine.cursor(Space::Locks, bounds);
     cursor.seek_to_first();
     while let Some((key, value)) = cursor.item() {
         if Intent::decode_txn(value)? == id {
-            settle_one(engine, &Bytes::copy_from_slice(key), value, committed, &mut raw)?;
+            settle_one(engine, key, value, (committed, replaces), &mut raw)?;
         }
         cursor.next();
     }
@@ -211,24 +213,19 @@ fn settle_page(
     Ok(raw)
 }
 
+/// Settles an intent, which if the transaction committed perhaps `replaces` something.
 fn settle_one(
     engine: &(impl Reader + ?Sized),
-    key: &Bytes,
+    key: &[u8],
     intent: &[u8],
-    committed: Option<&CommittedTxn>,
+    (committed, replaces): (Option<&CommittedTxn>, bool),
     raw: &mut WriteBatch,
 ) -> Result<(), StorageError> {
-    match committed {
-        Some(committed) => {
-            let intent = Intent::decode(intent)?;
-            let mut replaced = engine.get(Space::Data, key)?.map(|bytes| Bytes::copy_from_slice(&bytes));
-            settle_committed(raw, key, &intent, committed, &mut replaced)
-        }
-        None => {
-            raw.delete(Space::Locks, key);
-            Ok(())
-        }
-    }
+    raw.delete(Space::Locks, key);
+    let Some(committed) = committed else { return Ok(()) };
+    let Some(value) = Intent::decode_last_write(intent, &committed.ignored)? else { return Ok(()) };
+    let replaced = if replaces { engine.get(Space::Data, key)? } else { None };
+    put_version(raw, key, committed.timestamp, value, replaced.as_deref())
 }
 
 /// The engine writes that settle the next intents of transactions that died with their leaseholder: those
@@ -281,7 +278,7 @@ fn settle_records(
         } else {
             removed += 1
         }
-        settle_one(reader, &Bytes::copy_from_slice(key), value, committed.as_ref(), &mut raw)?;
+        settle_one(reader, key, value, (committed.as_ref(), true), &mut raw)?;
         if raw.byte_len() > BATCH_BYTES {
             break;
         }

@@ -105,6 +105,17 @@ pub trait Cursor {
     fn status(&self) -> StorageResult<()>;
 }
 
+/// What lies first within bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FirstKey {
+    /// This key.
+    At(Bytes),
+    /// Nothing does.
+    Nothing,
+    /// To find out would mean to pass by more of what was removed than is worth it.
+    Unknown,
+}
+
 /// Point reads and cursors, on an engine or on a snapshot of it.
 pub trait Reader {
     /// The value at a key.
@@ -115,6 +126,18 @@ pub trait Reader {
 
     /// A cursor within `bounds`.
     fn cursor(&self, space: Space, bounds: Bounds<'_>) -> Box<dyn Cursor + '_>;
+
+    /// The first key within `bounds`, at the cost of a few point reads at most.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    fn first_key(&self, space: Space, bounds: Bounds<'_>) -> StorageResult<FirstKey> {
+        let mut cursor = self.cursor(space, bounds);
+        cursor.seek_to_first();
+        let first = cursor.item().map(|(key, _)| FirstKey::At(Bytes::copy_from_slice(key)));
+        cursor.status()?;
+        Ok(first.unwrap_or(FirstKey::Nothing))
+    }
 }
 
 /// An ordered key-value store with atomic batches.
@@ -252,6 +275,12 @@ impl WriteBatch {
         }
     }
 
+    /// Makes room for so many more operations, with so many bytes of keys and values.
+    pub fn reserve(&mut self, ops: usize, bytes: usize) {
+        self.ops.reserve(ops);
+        self.bytes.reserve(bytes);
+    }
+
     fn push(&mut self, kind: OpKind, space: Space, key: &[&[u8]], value: &[&[u8]]) {
         let start = self.bytes.len();
         key.iter().for_each(|part| self.bytes.extend_from_slice(part));
@@ -310,6 +339,7 @@ impl WriteBatch {
     pub fn decode_into(&mut self, encoded: &[u8]) -> StorageResult<()> {
         let damaged = || StorageError::corruption("a write batch is unreadable");
         let mut rest = encoded.strip_prefix(&[BATCH_FORMAT]).ok_or_else(damaged)?;
+        self.bytes.reserve(rest.len());
         while !rest.is_empty() {
             let (header, after) = rest.split_first_chunk::<OP_HEADER>().ok_or_else(damaged)?;
             let [kind, space, k0, k1, k2, k3, v0, v1, v2, v3] = *header;
@@ -344,6 +374,12 @@ impl WriteBatch {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// Bytes of keys and values of what is put into some spaces.
+    pub fn bytes_put(&self, spaces: &[Space]) -> usize {
+        let counts = |op: &&OpMark| matches!(op.kind, OpKind::Put) && spaces.contains(&op.space);
+        self.ops.iter().filter(counts).map(|op| op.end - op.start).sum()
     }
 
     /// Bytes of keys and values.

@@ -38,16 +38,25 @@ impl Intent {
         let payload: usize =
             self.writes.iter().map(|(_, value)| 8 + value.as_ref().map_or(0, Bytes::len)).sum();
         let mut out = Vec::with_capacity(17 + payload);
+        Intent::encode_into(&mut out, self.txn, &self.writes);
+        out
+    }
+
+    /// Appends the bytes that are stored for these writes of a transaction.
+    pub fn encode_into<'w>(
+        out: &mut Vec<u8>,
+        txn: TxnId,
+        writes: impl IntoIterator<Item = &'w (u32, Option<Bytes>)>,
+    ) {
         out.push(FORMAT);
-        out.extend_from_slice(&self.txn);
-        for (sequence, value) in &self.writes {
+        out.extend_from_slice(&txn);
+        for (sequence, value) in writes {
             out.extend_from_slice(&sequence.to_be_bytes());
             // Values are limited far below 4 GiB before they get here.
             let len = value.as_ref().map_or(TOMBSTONE_LEN, |value| value.len() as u32);
             out.extend_from_slice(&len.to_be_bytes());
             out.extend_from_slice(value.as_deref().unwrap_or_default());
         }
-        out
     }
 
     /// Reads what [`Intent::encode`] wrote.
@@ -56,23 +65,27 @@ impl Intent {
     /// [`StorageError::Corruption`] if the bytes are none.
     pub fn decode(bytes: &[u8]) -> StorageResult<Self> {
         let txn = Intent::decode_txn(bytes)?;
-        let mut rest = bytes.get(17..).unwrap_or_default();
         let mut writes = Vec::new();
-        while !rest.is_empty() {
-            let (sequence, after) = rest.split_first_chunk::<4>().ok_or_else(damaged)?;
-            let (len, after) = after.split_first_chunk::<4>().ok_or_else(damaged)?;
-            let len = u32::from_be_bytes(*len);
-            let value = if len == TOMBSTONE_LEN {
-                rest = after;
-                None
-            } else {
-                let (value, after) = after.split_at_checked(len as usize).ok_or_else(damaged)?;
-                rest = after;
-                Some(Bytes::copy_from_slice(value))
-            };
-            writes.push((u32::from_be_bytes(*sequence), value));
-        }
+        decode_writes(bytes, |sequence, value| writes.push((sequence, value.map(Bytes::copy_from_slice))))?;
         Ok(Intent { txn, writes })
+    }
+
+    /// Reads only the last write that no rolled-back savepoint undid; the inner `None` is a tombstone.
+    ///
+    /// # Errors
+    /// [`StorageError::Corruption`] if the bytes are none.
+    pub fn decode_last_write<'b>(
+        bytes: &'b [u8],
+        ignored: &[IgnoredSequences],
+    ) -> StorageResult<Option<Option<&'b [u8]>>> {
+        Intent::decode_txn(bytes)?;
+        let mut last = None;
+        decode_writes(bytes, |sequence, value| {
+            if !is_ignored(sequence, ignored) {
+                last = Some(value);
+            }
+        })?;
+        Ok(last)
     }
 
     /// Reads only whose intent it is.
@@ -85,6 +98,26 @@ impl Intent {
             _ => Err(damaged()),
         }
     }
+}
+
+/// Gives the writes of an intent, of which it is known whose it is, one after another.
+fn decode_writes<'b>(bytes: &'b [u8], mut each: impl FnMut(u32, Option<&'b [u8]>)) -> StorageResult<()> {
+    let mut rest = bytes.get(17..).unwrap_or_default();
+    while !rest.is_empty() {
+        let (sequence, after) = rest.split_first_chunk::<4>().ok_or_else(damaged)?;
+        let (len, after) = after.split_first_chunk::<4>().ok_or_else(damaged)?;
+        let len = u32::from_be_bytes(*len);
+        let value = if len == TOMBSTONE_LEN {
+            rest = after;
+            None
+        } else {
+            let (value, after) = after.split_at_checked(len as usize).ok_or_else(damaged)?;
+            rest = after;
+            Some(value)
+        };
+        each(u32::from_be_bytes(*sequence), value);
+    }
+    Ok(())
 }
 
 fn damaged() -> StorageError {

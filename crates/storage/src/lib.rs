@@ -45,7 +45,7 @@ pub mod rocks;
 pub mod span;
 pub mod txn_record;
 
-pub use engine::{Bounds, Cursor, Engine, Op, Pinned, Reader, Space, Stats, WriteBatch};
+pub use engine::{Bounds, Cursor, Engine, FirstKey, Op, Pinned, Reader, Space, Stats, WriteBatch};
 pub use error::{StorageError, StorageResult};
 pub use garbage::GarbageFloors;
 pub use memory::MemoryEngine;

@@ -7,9 +7,10 @@
 //! When the disk is full RocksDB refuses writes, serves reads, and looks every few seconds whether
 //! there is room for a memtable; writes then succeed again without anything being reopened.
 
-use crate::engine::{Bounds, Cursor, Engine, Op, Pinned, Reader, Space, Stats, WriteBatch};
+use crate::engine::{Bounds, Cursor, Engine, FirstKey, Op, Pinned, Reader, Space, Stats, WriteBatch};
 use crate::error::{StorageError, StorageResult};
 use crate::garbage::GarbageFloors;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactionDecision,
@@ -24,6 +25,9 @@ const CACHE_SHARD_BITS: i32 = 4;
 
 /// Files of the history older than this are rewritten, which drops their garbage.
 const HISTORY_REWRITE_SECONDS: u64 = 3600;
+
+/// Removed entries that [`Reader::first_key`] passes by; to skip so many takes as long as some ten point reads.
+const MAX_SKIPPED: u64 = 200;
 
 /// Sizes of the RocksDB engine.
 #[derive(Clone, Debug)]
@@ -172,8 +176,11 @@ fn space_options(space: Space, config: &RocksConfig, cache: &Cache) -> Options {
             options.set_write_buffer_size(config.memtable_bytes);
             options.set_periodic_compaction_seconds(HISTORY_REWRITE_SECONDS);
         }
-        // Most of a log is truncated before its memtable is written out.
-        Space::Raft => options.set_write_buffer_size(config.memtable_bytes),
+        // Most of a log is truncated before its memtable is written out, and the rest soon after.
+        Space::Raft => {
+            options.set_write_buffer_size(config.memtable_bytes);
+            options.set_compression_type(DBCompressionType::None);
+        }
         Space::Meta => options.set_write_buffer_size(config.memtable_bytes.min(4 << 20)),
     }
     options.set_block_based_table_factory(&table);
@@ -245,6 +252,21 @@ impl Reader for RocksEngine {
 
     fn cursor(&self, space: Space, bounds: Bounds<'_>) -> Box<dyn Cursor + '_> {
         rocks_cursor(&self.db, space, bounds, |options, family| self.db.raw_iterator_cf_opt(family, options))
+    }
+
+    fn first_key(&self, space: Space, bounds: Bounds<'_>) -> StorageResult<FirstKey> {
+        let mut options = within(bounds);
+        options.set_max_skippable_internal_keys(MAX_SKIPPED);
+        let mut cursor = self.db.raw_iterator_cf_opt(family(&self.db, space)?, options);
+        cursor.seek_to_first();
+        if let Some(key) = cursor.key() {
+            return Ok(FirstKey::At(Bytes::copy_from_slice(key)));
+        }
+        match cursor.status() {
+            Ok(()) => Ok(FirstKey::Nothing),
+            Err(error) if error.kind() == rocksdb::ErrorKind::Incomplete => Ok(FirstKey::Unknown),
+            Err(error) => Err(engine_error(error)),
+        }
     }
 }
 
@@ -335,19 +357,21 @@ fn rocks_cursor<'a>(
     open: impl FnOnce(ReadOptions, &'a ColumnFamily) -> DBRawIterator<'a>,
 ) -> Box<dyn Cursor + 'a> {
     match family(db, space) {
-        Ok(family) => {
-            let mut options = ReadOptions::default();
-            if !bounds.lower.is_empty() {
-                options.set_iterate_lower_bound(bounds.lower);
-            }
-            if let Some(upper) = bounds.upper {
-                options.set_iterate_upper_bound(upper);
-            }
-            options.set_auto_readahead_size(true);
-            Box::new(RocksCursor { inner: open(options, family) })
-        }
+        Ok(family) => Box::new(RocksCursor { inner: open(within(bounds), family) }),
         Err(error) => Box::new(BrokenCursor { error }),
     }
+}
+
+fn within(bounds: Bounds<'_>) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    if !bounds.lower.is_empty() {
+        options.set_iterate_lower_bound(bounds.lower);
+    }
+    if let Some(upper) = bounds.upper {
+        options.set_iterate_upper_bound(upper);
+    }
+    options.set_auto_readahead_size(true);
+    options
 }
 
 struct RocksCursor<'a> {

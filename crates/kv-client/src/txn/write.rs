@@ -1,6 +1,7 @@
 //! Writes: buffered, and sent as intents when they are too many.
 
 use super::options::ReadOptions;
+use super::state::State;
 use super::{Txn, aborted_if_lost, read_only, split_without_end};
 use crate::metrics::metrics;
 use crate::router::SendError;
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use kv_api::batch::BatchRequest;
 use kv_api::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
 use kv_api::{KvError, KvErrorKind, KvResult};
+use parking_lot::MutexGuard;
 
 /// Writes of one batch.
 pub(super) const MAX_WRITES: usize = 50_000;
@@ -38,16 +40,18 @@ impl Txn {
     /// As for [`Txn::put`]; `ConditionFailed` if the transaction itself has written the key.
     pub fn put_if_absent(&self, key: &[u8], value: Bytes) -> KvResult<()> {
         let full = self.client.tenant().prefixed(key);
-        match self.written(&full)? {
-            None => self.write(key, Write::Insert(value)),
-            Some(None) => self.write(key, Write::Put(value)),
+        let mut state = self.writable(&full, value.len())?;
+        let write = match state.buffer.get(&full) {
+            None => Write::Insert(value),
+            Some(None) => Write::Put(value),
             Some(Some(actual)) => {
                 let mut error = KvError::new(KvErrorKind::ConditionFailed, "the key exists already")
                     .with_key(Bytes::copy_from_slice(key));
                 error.actual = Some(actual);
-                Err(error)
+                return Err(error);
             }
-        }
+        };
+        state.write(full, write)
     }
 
     /// Deletes a key.
@@ -130,27 +134,38 @@ impl Txn {
     }
 
     fn write(&self, key: &[u8], write: Write) -> KvResult<()> {
-        if self.options.read_only {
-            return Err(read_only());
-        }
         let full = self.client.tenant().prefixed(key);
         let value_len = match &write {
             Write::Put(value) | Write::Insert(value) => value.len(),
             Write::Delete => 0,
         };
+        self.writable(&full, value_len)?.write(full, write)
+    }
+
+    /// The state, if a key may be written with a value of this many bytes.
+    fn writable(&self, full: &Bytes, value_len: usize) -> KvResult<MutexGuard<'_, State>> {
+        if self.options.read_only {
+            return Err(read_only());
+        }
         if full.len() > MAX_KEY_LEN || value_len > MAX_VALUE_LEN {
             let message = format!("a key of {} bytes with a value of {value_len} is too large", full.len());
             return Err(KvError::new(KvErrorKind::InvalidRequest, message));
         }
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         state.check_open()?;
         let most = self.options.buffer_bytes.saturating_mul(HARD_BOUND_FACTOR).max(MIN_HARD_BOUND);
         if state.buffer.bytes() >= most {
             let message = format!("the transaction has buffered more than {most} bytes of writes");
             return Err(KvError::new(KvErrorKind::Overloaded, message));
         }
-        let sequence = state.next_sequence()?;
-        state.buffer.push(full, sequence, write);
+        Ok(state)
+    }
+}
+
+impl State {
+    fn write(&mut self, full: Bytes, write: Write) -> KvResult<()> {
+        let sequence = self.next_sequence()?;
+        self.buffer.push(full, sequence, write);
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ use replication::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use storage::{Engine, StorageError, WriteBatch};
+use storage::{Engine, Space, StorageError, WriteBatch};
 use tokio::sync::oneshot;
 
 /// Most commands in one group.
@@ -549,7 +549,7 @@ impl Driver {
         self.next_id += 1;
         let mut batch = WriteBatch::new();
         let encoded = queued.command.effects.encode(queued.timestamp, &mut batch);
-        queued.bytes = batch.byte_len();
+        queued.bytes = batch.bytes_put(&[Space::Data, Space::History]);
         let proposal = Proposal {
             id,
             range: queued.command.range,

@@ -70,10 +70,12 @@ impl Numeric {
         let scale = scale.max(0) as u16;
         let length = significant.len() + fraction.len();
         if length + zeros as usize <= 38 {
-            let mut value = 0i128;
-            for byte in significant.bytes().chain(fraction.bytes()) {
-                value = value * 10 + i128::from(byte - b'0');
-            }
+            let digits = significant.bytes().chain(fraction.bytes()).map(|byte| byte - b'0');
+            let mut value = if length <= 18 {
+                i128::from(digits.fold(0, |value, digit| value * 10 + i64::from(digit)))
+            } else {
+                digits.fold(0, |value, digit| value * 10 + i128::from(digit))
+            };
             value *= POWERS_OF_TEN[zeros as usize];
             return Some(Ok(Numeric::new(if negative { -value } else { value }, scale)));
         }

@@ -44,6 +44,8 @@ struct Layout<'p> {
     /// The hidden key, if the statement must make it up.
     rowid: Option<usize>,
     width: usize,
+    /// Whether a row of the input is a full row as it is.
+    is_input: bool,
 }
 
 impl<'p> Insert<'p> {
@@ -92,7 +94,9 @@ impl<'p> Insert<'p> {
             .zip(&self.table.columns)
             .find(|(position, column)| column.hidden && column.name == "rowid" && !given(*position))
             .map(|(position, _)| position);
-        Ok(Layout { targets, defaults, rowid, width: self.table.columns.len() })
+        let width = self.table.columns.len();
+        let is_input = defaults.is_empty() && rowid.is_none() && targets.iter().copied().eq(0..width);
+        Ok(Layout { targets, defaults, rowid, width, is_input })
     }
 
     /// Full rows as they are proposed: without generated columns, and not checked.
@@ -100,6 +104,10 @@ impl<'p> Insert<'p> {
         let env = self.scope.env(cx);
         let mut rows = Vec::with_capacity(batch.len());
         for values in batch {
+            if layout.is_input {
+                rows.push(values);
+                continue;
+            }
             let mut row = vec![Datum::Null; layout.width];
             for (position, value) in layout.targets.iter().zip(values) {
                 row[*position] = value;

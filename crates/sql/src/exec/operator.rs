@@ -1,7 +1,7 @@
 //! The operator interface, and which operator runs which plan node.
 
 use super::scope::Scope;
-use super::{ExecContext, Reservation};
+use super::{COPY_INPUT, ExecContext, Reservation};
 use super::{
     aggregate, apply, distinct, join, project, recursive, relation, scan, setop, sort, source, window,
 };
@@ -54,6 +54,7 @@ pub(crate) fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Bo
         PlanKind::FunctionScan { functions, ordinality } => {
             Box::new(source::FunctionScan::new(functions, *ordinality, scope))
         }
+        PlanKind::CteScan { cte: COPY_INPUT } => Box::new(source::GivenRows::new(scope)),
         PlanKind::CteScan { cte } => Box::new(source::CteScan::new(*cte, scope)?),
         PlanKind::Fence { input } => return build_plain(input, scope),
         PlanKind::Filter { input, predicate } => {

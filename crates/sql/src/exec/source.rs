@@ -4,7 +4,7 @@ use super::eval::{EvalEnv, eval};
 use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, drain};
 use super::relation::batch_bytes;
 use super::scope::{Cte, Scope, SharedRows};
-use super::{ExecContext, Reservation};
+use super::{COPY_INPUT, ExecContext, Reservation};
 use crate::plan::{Expr, Plan, PlanKind, SetInvocation};
 use async_trait::async_trait;
 use smallvec::SmallVec;
@@ -181,6 +181,27 @@ impl Operator for CteScan<'_> {
         let rest = rows.rows.get(self.position..).unwrap_or_default();
         let batch: Batch = rest.iter().take(want.clamp(1, BATCH_ROWS)).cloned().collect();
         self.position += batch.len();
+        Ok((!batch.is_empty()).then_some(batch))
+    }
+}
+
+/// Rows from outside, given away as they are: [`COPY_INPUT`] is read once.
+pub(crate) struct GivenRows {
+    rows: std::vec::IntoIter<Row>,
+}
+
+impl GivenRows {
+    pub fn new(scope: &Scope<'_>) -> Self {
+        let given = scope.cte(COPY_INPUT).and_then(|cte| cte.rows.lock().take());
+        let rows = given.and_then(Arc::into_inner).map(|shared| shared.rows).unwrap_or_default();
+        GivenRows { rows: rows.into_iter() }
+    }
+}
+
+#[async_trait]
+impl Operator for GivenRows {
+    async fn next(&mut self, _: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        let batch: Batch = self.rows.by_ref().take(want.clamp(1, BATCH_ROWS)).collect();
         Ok((!batch.is_empty()).then_some(batch))
     }
 }

@@ -1,7 +1,8 @@
 //! The conformance suite every [`storage::Engine`] passes, and what is particular to each.
 
 use storage::{
-    Bounds, Cursor, Engine, MemoryEngine, Reader, RocksConfig, RocksEngine, Space, StorageError, WriteBatch,
+    Bounds, Cursor, Engine, FirstKey, MemoryEngine, Reader, RocksConfig, RocksEngine, Space, StorageError,
+    WriteBatch,
 };
 
 /// A test and its name.
@@ -9,13 +10,14 @@ type Test = (&'static str, fn(&dyn Engine));
 
 /// Runs every conformance test against one kind of engine.
 fn conformance(open: impl Fn() -> (Box<dyn Engine>, Option<tempfile::TempDir>)) {
-    let tests: [Test; 7] = [
+    let tests: [Test; 8] = [
         ("point reads", point_reads),
         ("spaces are apart", spaces_are_apart),
         ("batches apply in order", batches_apply_in_order),
         ("cursors respect bounds", cursors_respect_bounds),
         ("cursors see the past", cursors_see_the_past),
         ("range deletion", range_deletion),
+        ("first keys", first_keys),
         ("random operations", random_operations),
     ];
     for (name, test) in tests {
@@ -46,6 +48,27 @@ fn write(engine: &dyn Engine, fill: impl FnOnce(&mut WriteBatch)) {
     let mut batch = WriteBatch::new();
     fill(&mut batch);
     engine.write(&batch, true).expect("write");
+}
+
+fn first_keys(engine: &dyn Engine) {
+    write(engine, |batch| {
+        ["b", "d", "e"].iter().for_each(|key| batch.put(Space::Data, key.as_bytes(), b"v"));
+        batch.put(Space::Locks, b"c", b"v");
+        batch.delete(Space::Data, b"d");
+    });
+    let first = |lower: &str, upper: &str| {
+        engine.first_key(Space::Data, Bounds::new(lower.as_bytes(), upper.as_bytes())).expect("read")
+    };
+    let at = |key: &'static str| FirstKey::At(bytes::Bytes::from_static(key.as_bytes()));
+    assert_eq!(
+        [first("a", "z"), first("b", "z"), first("c", "z"), first("c", "e"), first("f", "z")],
+        [at("b"), at("b"), at("e"), FirstKey::Nothing, FirstKey::Nothing]
+    );
+    // Where much was removed that need not be found out.
+    write(engine, |batch| (0..5000_u32).for_each(|row| batch.put(Space::Locks, &row.to_be_bytes(), b"v")));
+    write(engine, |batch| (0..5000_u32).for_each(|row| batch.delete(Space::Locks, &row.to_be_bytes())));
+    let first = engine.first_key(Space::Locks, Bounds::new(&[0], &[1])).expect("read");
+    assert!(matches!(first, FirstKey::Nothing | FirstKey::Unknown), "{first:?}");
 }
 
 fn keys(cursor: &mut dyn Cursor, reverse: bool) -> Vec<String> {

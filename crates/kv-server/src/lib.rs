@@ -16,7 +16,8 @@
 //! * [`authorize`]: whose keys a request may touch; before anything else.
 //! * [`latch`], [`lock_table`], [`shard`]: who may evaluate, who waits for whom, which transactions are
 //!   open. Pure, in memory, bounded by what is going on.
-//! * [`evaluate`], [`read`]: from requests to effects; `column_page`: scans that return columns.
+//! * [`evaluate`], [`read`]: from requests to effects; `key_states`, `vacancy`: what a batch knows of the keys that it
+//!   writes, and where nothing lies, so that many new ones need no look-up each; `column_page`: scans that return columns.
 //! * [`pipeline`]: the lease, the clock, the order of commits, and the way of commands through the Raft log.
 //! * [`contention`]: who waited for whom, kept for a while and listed with who does.
 //! * [`resolve`]: moves intents of finished transactions to the versions.

@@ -1,7 +1,7 @@
 //! Which ranges have grown too large, and where to cut them.
 //!
 //! Nobody keeps count of what a range holds: what is replaced, deleted and collected would have to be told. What is
-//! written is counted, and when a range may have become too large with it, it is measured: read from its first
+//! written is counted, intents left out, and when a range may have become too large with it, it is measured: read from its first
 //! key on until there is more than it may hold. So the reading costs a part of the writing, however large a range
 //! is; one that is much too large gives up its first keys again and again until the rest fits.
 

@@ -203,6 +203,40 @@ async fn many_rows_are_copied() {
 }
 
 #[tokio::test]
+async fn a_row_that_exists_is_found_among_many_that_are_copied() {
+    let mut db = Database::open().await;
+    db.execute("create table t (id int primary key, u int unique)").await;
+    db.execute("insert into t select n, -n from generate_series(5000, 20000, 1000) n").await;
+    db.execute("delete from t where id = 6000").await;
+    let rows = |wanted: &dyn Fn(i32) -> bool| -> String {
+        (0..20_000).filter(|id| wanted(*id)).map(|id| format!("{id}\t{id}\n")).collect()
+    };
+    let is_free = |id: i32| id < 5000 || id == 6000 || id % 1000 != 0;
+    for taken in [5000, 7000, 19_000] {
+        let data = rows(&|id| is_free(id) || id == taken);
+        let error = db.copy("copy t from stdin", data.as_bytes(), 65_536).await.unwrap_err();
+        assert_eq!(error.code.as_str(), "23505");
+        let message = "duplicate key value violates unique constraint \"t_pkey\"";
+        assert_eq!(error.message, message);
+        let detail = format!("Key (id)=({taken}) already exists.");
+        assert_eq!(error.extra().unwrap().detail, Some(detail));
+        assert_eq!(db.rows("select count(*), max(u) from t").await, ["15|-5000"], "nothing is left");
+    }
+    let data = rows(&is_free);
+    let free = data.lines().count();
+    let copied = db.copy("copy t from stdin", data.as_bytes(), 65_536).await.unwrap();
+    assert_eq!(copied, format!("COPY {free}"));
+    let all = format!("{}|{}", free + 15, free + 15);
+    assert_eq!(db.rows("select count(*), count(distinct u) from t").await, [all]);
+    // In descending order, over rows some of which exist.
+    db.execute("delete from t where id % 3 = 0").await;
+    let data: String = rows(&|id| id % 3 == 0).lines().rev().map(|line| format!("{line}\n")).collect();
+    assert!(db.copy("copy t from stdin", data.as_bytes(), 65_536).await.is_ok());
+    let error = db.copy("copy t from stdin", data.as_bytes(), 65_536).await.unwrap_err();
+    assert_eq!(error.code.as_str(), "23505");
+}
+
+#[tokio::test]
 async fn parameters_are_bound() {
     let mut db = Database::open().await;
     db.execute(

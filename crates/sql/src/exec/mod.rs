@@ -26,6 +26,7 @@ mod apply;
 pub mod context;
 mod distinct;
 pub mod eval;
+mod hash_join;
 pub(crate) mod hash_key;
 mod join;
 pub(crate) mod kv;

@@ -3,7 +3,8 @@
 use super::scope::Scope;
 use super::{ExecContext, Reservation};
 use super::{
-    aggregate, apply, distinct, join, project, recursive, relation, scan, setop, sort, source, window,
+    aggregate, apply, distinct, hash_join, join, project, recursive, relation, scan, setop, sort, source,
+    window,
 };
 use crate::dml;
 use crate::plan::{JoinMethod, Plan, PlanKind};
@@ -74,7 +75,7 @@ pub(crate) fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Bo
                 Box::new(join::NestedLoop::new(*kind, lateral, left, right, on.as_ref(), scope)?)
             }
             JoinMethod::Hash(keys) => {
-                Box::new(join::HashJoin::new(*kind, keys, left, right, on.as_ref(), scope)?)
+                Box::new(hash_join::HashJoin::new(*kind, keys, left, right, on.as_ref(), scope)?)
             }
         },
         PlanKind::Aggregate { input, groups, sets, aggregates } => {

@@ -7,6 +7,7 @@
 //! Exit codes: 0, 1 for a failure (one line of explanation and, where there is something to do about it,
 //! a hint), 2 for wrong usage.
 
+mod allocator;
 mod announce;
 mod api;
 mod cert;
@@ -29,9 +30,6 @@ mod tenant;
 use clap::Parser;
 use error::{Failure, Outcome};
 
-/// Statements and requests allocate many small things that live shortly and end on other threads than they began on.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use std::process::ExitCode;
 
 /// A serverless SQL database that speaks PostgreSQL
@@ -74,6 +72,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    allocator::give_back_large_blocks();
     let outcome = if std::env::args_os().nth(1).is_some_and(|command| command == "sql") {
         sql_node::run_from(std::env::args_os().skip(1))
     } else {

@@ -25,7 +25,7 @@
 //!   coordinators are gone, and of cycles of waiting transactions over several nodes.
 //! * `transfer`: a range's part in transactions that change their coordinator.
 //! * [`follower`]: reads from replicas without the lease.
-//! * [`history`]: for how long replaced versions are kept.
+//! * [`history`]: for how long replaced versions are kept; `idle_flush`: when what is in memtables is written out.
 //! * [`admin`]: requests about the cluster, for the control plane.
 //! * [`connection`], [`server`]: frames and sockets of clients; [`peers`]: those of other KV nodes.
 //! * [`found`], [`cluster`], [`directory`], [`placement`]: founding, joining, which ranges there are, and who
@@ -64,7 +64,7 @@
 //! commit as always.
 //!
 //! A range that nobody uses falls asleep and takes no memory but for its name and keys; the first batch or
-//! message wakes it. So a suspended tenant costs next to nothing, and an idle cluster sends only one sign of
+//! message wakes it. What is left of it in the engine's memory is written out when the node has gone quiet. So a suspended tenant costs next to nothing, and an idle cluster sends only one sign of
 //! life per pair of nodes.
 //!
 //! A range is split when it is too large or too busy, by one command of its own log ([`cluster`]). While that is
@@ -107,6 +107,7 @@ pub mod found;
 pub mod global;
 pub mod guards;
 pub mod history;
+mod idle_flush;
 pub mod intent_set;
 mod key_states;
 pub mod latch;

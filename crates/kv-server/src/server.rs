@@ -6,6 +6,7 @@ use crate::cluster::{Cluster, Myself};
 use crate::config::Limits;
 use crate::connection;
 use crate::found::open_or_found;
+use crate::idle_flush;
 use crate::metrics::metrics;
 use crate::node::Node;
 use crate::peers::{
@@ -170,6 +171,7 @@ pub async fn run(config: Config) -> Result<Running, ServerError> {
     tokio::spawn(deliver(Arc::downgrade(&node), receiver));
     let announced = cluster.begin().await;
     tokio::spawn(cluster.run(announced));
+    tokio::spawn(idle_flush::run(Arc::downgrade(&engine)));
     Ok(serve_with(node, engine, listener, address, config.tls, Some(Arc::new(server))))
 }
 

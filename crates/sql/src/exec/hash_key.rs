@@ -5,6 +5,7 @@ use sql_types::{Datum, Row, compare};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Maps keys (rows of values, NULLs equal) to positions counted from 0 in order of arrival.
+#[derive(Default)]
 pub(crate) struct KeyTable {
     table: HashTable<(u64, u32)>,
     keys: Vec<Row>,
@@ -13,7 +14,7 @@ pub(crate) struct KeyTable {
 
 impl KeyTable {
     pub fn new() -> Self {
-        KeyTable { table: HashTable::new(), keys: Vec::new(), hasher: RandomState::new() }
+        KeyTable::default()
     }
 
     fn hash(&self, key: &[Datum]) -> u64 {

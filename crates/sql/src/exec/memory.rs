@@ -20,6 +20,11 @@ impl NodeBudget {
     pub fn new(limit: usize, spill: Option<Spill>) -> Arc<Self> {
         Arc::new(NodeBudget { count: Count::new(limit), spill })
     }
+
+    /// Files that the row engine's operators have written since the node started.
+    pub fn spilled_files(&self) -> u64 {
+        self.spill.as_ref().map_or(0, Spill::files)
+    }
 }
 
 /// Memory one statement may use. Clones share the count.

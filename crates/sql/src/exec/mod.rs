@@ -17,8 +17,8 @@
 //!
 //! # What is missing
 //!
-//! Of the operators of this engine only sorts spill to disk; joins, aggregates and windows that do not fit fail with
-//! 53200.
+//! Sorts, hash joins, aggregates, DISTINCT and UNION spill to disk (`sort`, `partition`); INTERSECT, EXCEPT, windows and the
+//! inner side of a nested loop that do not fit fail with 53200.
 
 mod accumulate;
 mod aggregate;
@@ -26,6 +26,7 @@ mod apply;
 pub mod context;
 mod distinct;
 pub mod eval;
+mod hash_join;
 pub(crate) mod hash_key;
 mod join;
 pub(crate) mod kv;
@@ -33,6 +34,7 @@ mod kv_error;
 mod lookup;
 pub mod memory;
 pub(crate) mod operator;
+mod partition;
 mod project;
 mod recursive;
 pub(crate) mod relation;

@@ -3,10 +3,11 @@
 use super::scope::Scope;
 use super::{COPY_INPUT, ExecContext, Reservation};
 use super::{
-    aggregate, apply, distinct, join, project, recursive, relation, scan, setop, sort, source, window,
+    aggregate, apply, distinct, hash_join, join, project, recursive, relation, scan, setop, sort, source,
+    window,
 };
 use crate::dml;
-use crate::plan::{JoinMethod, Plan, PlanKind};
+use crate::plan::{JoinMethod, Plan, PlanKind, SetOpKind};
 use async_trait::async_trait;
 use sql_types::{Row, SqlResult};
 use std::time::Instant;
@@ -75,11 +76,19 @@ pub(crate) fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Bo
                 Box::new(join::NestedLoop::new(*kind, lateral, left, right, on.as_ref(), scope)?)
             }
             JoinMethod::Hash(keys) => {
-                Box::new(join::HashJoin::new(*kind, keys, left, right, on.as_ref(), scope)?)
+                Box::new(hash_join::HashJoin::new(*kind, keys, left, right, on.as_ref(), scope)?)
             }
         },
         PlanKind::Aggregate { input, groups, sets, aggregates } => {
-            Box::new(aggregate::Aggregate::new(build(input, scope)?, groups, sets, aggregates, scope))
+            let columns = &input.columns;
+            Box::new(aggregate::Aggregate::new(
+                build(input, scope)?,
+                columns,
+                groups,
+                sets,
+                aggregates,
+                scope,
+            ))
         }
         PlanKind::Window { input, calls } => {
             Box::new(window::Window::new(build(input, scope)?, calls, scope))
@@ -92,10 +101,18 @@ pub(crate) fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Bo
             Box::new(project::Limit::new(build(input, scope)?, limit.as_ref(), offset.as_ref(), scope))
         }
         PlanKind::Distinct { input, on } => {
-            Box::new(distinct::Distinct::new(build(input, scope)?, on, scope))
+            Box::new(distinct::Distinct::new(build(input, scope)?, &input.columns, on, scope))
+        }
+        PlanKind::SetOp { kind: SetOpKind::Union, all, left, right } => {
+            let union = Box::new(setop::Union::new(build(left, scope)?, build(right, scope)?));
+            if *all {
+                return Ok(union);
+            }
+            Box::new(distinct::Distinct::new(union, &plan.columns, &[], scope))
         }
         PlanKind::SetOp { kind, all, left, right } => {
-            Box::new(setop::SetOp::new(*kind, *all, build(left, scope)?, build(right, scope)?))
+            let except = *kind == SetOpKind::Except;
+            Box::new(setop::SetOp::new(except, *all, build(left, scope)?, build(right, scope)?))
         }
         PlanKind::With { ctes, body } => Box::new(source::With::new(ctes, body, scope)?),
         PlanKind::Recursive { cte, base, step, all } => {

@@ -1,23 +1,47 @@
-//! UNION, INTERSECT and EXCEPT.
+//! UNION ALL, INTERSECT and EXCEPT. UNION is the first, made distinct.
 
 use super::hash_key::{KEY_OVERHEAD, KeyTable};
 use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator};
 use super::relation::row_bytes;
 use super::{ExecContext, Reservation};
-use crate::plan::SetOpKind;
 use async_trait::async_trait;
 use sql_types::SqlResult;
 
-/// A set operation. UNION ALL passes rows on; the others count the rows of the right side first
-/// (INTERSECT, EXCEPT) or remember what was returned (UNION).
-pub(crate) struct SetOp<'p> {
-    kind: SetOpKind,
-    all: bool,
+/// UNION ALL: the rows of both sides.
+pub(crate) struct Union<'p> {
     left: BoxOperator<'p>,
     right: BoxOperator<'p>,
     left_done: bool,
+}
+
+impl<'p> Union<'p> {
+    pub fn new(left: BoxOperator<'p>, right: BoxOperator<'p>) -> Self {
+        Union { left, right, left_done: false }
+    }
+}
+
+#[async_trait]
+impl Operator for Union<'_> {
+    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        if !self.left_done {
+            if let Some(batch) = self.left.next(cx, want).await? {
+                return Ok(Some(batch));
+            }
+            self.left_done = true;
+        }
+        self.right.next(cx, want).await
+    }
+}
+
+/// INTERSECT or EXCEPT: counts the rows of the right side first.
+pub(crate) struct SetOp<'p> {
+    /// EXCEPT.
+    except: bool,
+    all: bool,
+    left: BoxOperator<'p>,
+    right: BoxOperator<'p>,
     right_read: bool,
-    /// Distinct rows seen; for INTERSECT and EXCEPT those of the right side.
+    /// Distinct rows of the right side.
     seen: KeyTable,
     /// How often each row of the right side may still match; with DISTINCT, 1 until it did.
     counts: Vec<u64>,
@@ -27,43 +51,17 @@ pub(crate) struct SetOp<'p> {
 }
 
 impl<'p> SetOp<'p> {
-    pub fn new(kind: SetOpKind, all: bool, left: BoxOperator<'p>, right: BoxOperator<'p>) -> Self {
+    pub fn new(except: bool, all: bool, left: BoxOperator<'p>, right: BoxOperator<'p>) -> Self {
         SetOp {
-            kind,
+            except,
             all,
             left,
             right,
-            left_done: false,
             right_read: false,
             seen: KeyTable::new(),
             counts: Vec::new(),
             returned: KeyTable::new(),
             memory: Reservation::default(),
-        }
-    }
-
-    async fn union(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        loop {
-            let side = if self.left_done { &mut self.right } else { &mut self.left };
-            let Some(mut batch) = side.next(cx, want).await? else {
-                if std::mem::replace(&mut self.left_done, true) {
-                    return Ok(None);
-                }
-                continue;
-            };
-            if !self.all {
-                let (seen, mut fresh) = (&mut self.seen, 0);
-                batch.retain(|row| {
-                    let new = seen.insert(row, || row.clone()).1;
-                    fresh += if new { row_bytes(row) + KEY_OVERHEAD } else { 0 };
-                    new
-                });
-                self.memory.grow(cx.memory, fresh)?;
-            }
-            if !batch.is_empty() {
-                return Ok(Some(batch));
-            }
-            cx.pause().await?;
         }
     }
 
@@ -117,20 +115,14 @@ impl<'p> SetOp<'p> {
 
 #[async_trait]
 impl Operator for SetOp<'_> {
-    async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
-        if self.kind == SetOpKind::Union {
-            return self.union(cx, want).await;
-        }
+    async fn next(&mut self, cx: &ExecContext<'_>, _want: usize) -> SqlResult<Option<Batch>> {
         if !self.right_read {
             self.read_right(cx).await?;
         }
         while let Some(batch) = self.left.next(cx, BATCH_ROWS).await? {
             let mut kept = Batch::new();
             for row in batch {
-                let keep = match self.kind {
-                    SetOpKind::Intersect => self.intersects(&row),
-                    _ => self.remains(&row, cx)?,
-                };
+                let keep = if self.except { self.remains(&row, cx)? } else { self.intersects(&row) };
                 if keep {
                     kept.push(row);
                 }

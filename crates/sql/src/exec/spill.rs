@@ -7,7 +7,7 @@
 
 use bytes::BytesMut;
 use datafusion::execution::disk_manager::{DiskManager, DiskManagerBuilder, DiskManagerMode};
-use sql_types::{Row, SqlError, SqlResult, SqlState, Type, encoding};
+use sql_types::{Datum, Row, SqlError, SqlResult, SqlState, Type, encoding};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -49,46 +49,38 @@ impl Spill {
         Ok(Spill { directory, disk, limit, used: Arc::default(), files: AtomicU64::new(0) })
     }
 
+    /// Files made since the directory was opened.
+    pub fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
+    }
+
     /// For DataFusion.
     pub(crate) fn disk(&self) -> Arc<DiskManager> {
         self.disk.clone()
     }
 
-    /// Writes rows to a file of their own. Their values have these types, for which [`can_spill`] holds.
+    /// Begins a file of rows, which are written whenever this many bytes have gathered.
+    ///
+    /// # Errors
+    /// 58030 if there cannot be one.
+    pub(crate) fn begin(&self, buffer_bytes: usize) -> SqlResult<RunWriter> {
+        let path = self.directory.join(format!("run-{}", self.files.fetch_add(1, Ordering::Relaxed)));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
+        std::fs::remove_file(&path).map_err(failed)?;
+        let run = Run { file, bytes: 0, used: self.used.clone() };
+        Ok(RunWriter { run, limit: self.limit, buffer_bytes, buffer: BytesMut::new(), row: BytesMut::new() })
+    }
+
+    /// Writes rows to a file of their own. Their values have types for which [`can_spill`] holds.
     ///
     /// # Errors
     /// 53100 if there is no room, 58030 if the file cannot be written.
     pub(crate) fn write<'r>(&self, rows: impl Iterator<Item = &'r Row>) -> SqlResult<Run> {
-        let path = self.directory.join(format!("run-{}", self.files.fetch_add(1, Ordering::Relaxed)));
-        let file = File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
-        std::fs::remove_file(&path).map_err(failed)?;
-        let mut run = Run { file, bytes: 0, used: self.used.clone() };
-        let (mut buffer, mut row_bytes) = (BytesMut::new(), BytesMut::new());
+        let mut writer = self.begin(WRITE_BYTES)?;
         for row in rows {
-            row_bytes.clear();
-            for value in row {
-                encoding::encode_value(value, &mut row_bytes)?;
-            }
-            buffer.extend_from_slice(&(row_bytes.len() as u64).to_le_bytes());
-            buffer.extend_from_slice(&row_bytes);
-            if buffer.len() >= WRITE_BYTES {
-                self.append(&mut run, &buffer)?;
-                buffer.clear();
-            }
+            writer.push(row)?;
         }
-        self.append(&mut run, &buffer)?;
-        run.file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        Ok(run)
-    }
-
-    fn append(&self, run: &mut Run, bytes: &[u8]) -> SqlResult<()> {
-        let count = bytes.len() as u64;
-        run.bytes += count;
-        if self.used.fetch_add(count, Ordering::Relaxed) + count > self.limit {
-            let message = "the temporary files of this SQL node have reached their limit";
-            return Err(SqlError::new(SqlState::DISK_FULL, message));
-        }
-        run.file.write_all(bytes).map_err(failed)
+        writer.finish()
     }
 }
 
@@ -98,12 +90,68 @@ impl Drop for Spill {
     }
 }
 
+/// Writes rows to a file.
+#[derive(Debug)]
+pub(crate) struct RunWriter {
+    run: Run,
+    /// Bytes that all files of the node may have.
+    limit: u64,
+    buffer_bytes: usize,
+    buffer: BytesMut,
+    row: BytesMut,
+}
+
+impl RunWriter {
+    /// Adds a row, whose values have types for which [`can_spill`] holds.
+    ///
+    /// # Errors
+    /// 53100 if there is no room, 58030 if the file cannot be written.
+    pub fn push<'v>(&mut self, row: impl IntoIterator<Item = &'v Datum>) -> SqlResult<()> {
+        self.row.clear();
+        for value in row {
+            encoding::encode_value(value, &mut self.row)?;
+        }
+        self.buffer.extend_from_slice(&(self.row.len() as u64).to_le_bytes());
+        self.buffer.extend_from_slice(&self.row);
+        if self.buffer.len() >= self.buffer_bytes { self.append() } else { Ok(()) }
+    }
+
+    fn append(&mut self) -> SqlResult<()> {
+        let count = self.buffer.len() as u64;
+        self.run.bytes += count;
+        if self.run.used.fetch_add(count, Ordering::Relaxed) + count > self.limit {
+            let message = "the temporary files of this SQL node have reached their limit";
+            return Err(SqlError::new(SqlState::DISK_FULL, message));
+        }
+        self.run.file.write_all(&self.buffer).map_err(failed)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// The rows, to be read from the first on.
+    ///
+    /// # Errors
+    /// As for [`RunWriter::push`].
+    pub fn finish(mut self) -> SqlResult<Run> {
+        self.append()?;
+        self.run.file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        Ok(self.run)
+    }
+}
+
 /// Rows in a file.
 #[derive(Debug)]
 pub(crate) struct Run {
     file: File,
     bytes: u64,
     used: Arc<AtomicU64>,
+}
+
+impl Run {
+    /// Whether there is no row in it.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
 }
 
 impl Drop for Run {

@@ -3,14 +3,18 @@
 use crate::database::Database;
 use sql::exec::NodeBudget;
 use sql::exec::spill::Spill;
+use std::sync::Arc;
 
 /// A database whose statements can spill into a directory.
 async fn spilling(directory: &tempfile::TempDir, bytes: u64) -> Database {
-    let spill = Spill::open(&directory.path().join("spill"), bytes).unwrap();
-    let memory = NodeBudget::new(NodeBudget::DEFAULT_BYTES, Some(spill));
-    let mut db = Database::open_within(memory).await;
+    let mut db = Database::open_within(budget(directory, bytes)).await;
     fill(&mut db).await;
     db
+}
+
+fn budget(directory: &tempfile::TempDir, bytes: u64) -> Arc<NodeBudget> {
+    let spill = Spill::open(&directory.path().join("spill"), bytes).unwrap();
+    NodeBudget::new(NodeBudget::DEFAULT_BYTES, Some(spill))
 }
 
 async fn fill(db: &mut Database) {
@@ -77,10 +81,10 @@ async fn what_cannot_fit_fails_and_the_session_goes_on() {
     db.execute("set statement_memory = '1MB'").await;
     let sort = "select id, note from sales order by note";
     assert_eq!(db.error(sort).await.code.as_str(), "53100");
-    for engine in ["row", "analytic"] {
+    for (engine, code) in [("row", "53100"), ("analytic", "53200")] {
         db.execute(&format!("set engine = '{engine}'")).await;
         let wide = "select repeat(note, 1000) || id, count(*) from sales group by 1";
-        assert_eq!(db.error(wide).await.code.as_str(), "53200", "{engine}");
+        assert_eq!(db.error(wide).await.code.as_str(), code, "{engine}");
     }
     assert_eq!(db.rows("select count(*) from sales").await, ["12001"]);
     // Without a directory.
@@ -133,4 +137,59 @@ async fn sums_of_values_with_unlike_decimals_have_those_that_were_added() {
         db.execute("set engine = 'analytic'").await;
         assert_eq!(db.rows(&query).await, wanted, "{condition}");
     }
+}
+
+#[tokio::test]
+async fn joins_aggregates_and_duplicates_of_the_row_engine_spill() {
+    let directory = tempfile::tempdir().unwrap();
+    let memory = budget(&directory, 1 << 30);
+    let mut db = Database::open_within(memory.clone()).await;
+    fill(&mut db).await;
+    db.execute("set engine = 'row'").await;
+    let join = |kind: &str| {
+        format!(
+            "select count(*), count(a.id), count(b.id), sum(a.id), sum(b.id), min(a.note), max(b.note), sum(a.id * b.shop)
+             from (select * from sales where id % 3 <> 0 or id = 20000) a
+             {kind} join (select * from sales where id % 4 <> 0 or id = 20000) b on a.note = b.note and a.price <= b.price"
+        )
+    };
+    let queries = [
+        join("inner"),
+        join("left"),
+        join("right"),
+        join("full"),
+        // A key of which there are many rows, and NULLs.
+        "select count(*), sum(a.id), sum(b.id) from sales a full join sales b on a.shop = b.shop and a.id = b.id + 1".into(),
+        "select count(*), sum(id) from sales a where exists
+            (select from sales b where a.note = b.note and a.id <> b.id)".into(),
+        "select count(*), sum(id) from sales a where not exists
+            (select from sales b where a.note = b.note and a.id <> b.id)".into(),
+        "select * from (select note, day, count(*), sum(price), avg(id), min(code), count(distinct shop)
+            from sales group by note, day) g order by note, day".into(),
+        "select * from (select note, shop, count(*), sum(price), grouping(note, shop) g from sales
+            group by grouping sets ((note), (shop), (note, shop), ())) g order by 1, 2, 5".into(),
+        "select * from (select distinct note, price, day from sales) d order by 1, 2, 3".into(),
+        "select * from (select note, id % 5 from sales union select note, id % 7 from sales) u order by 1, 2".into(),
+    ];
+    for query in queries {
+        db.execute("set statement_memory = '256MB'").await;
+        let wanted = db.rows(&query).await;
+        let files = memory.spilled_files();
+        db.execute("set statement_memory = '512kB'").await;
+        assert!(db.rows(&query).await == wanted, "{query}");
+        assert!(memory.spilled_files() > files, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_of_one_key_and_does_not_fit_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut db = spilling(&directory, 1 << 30).await;
+    db.execute("set engine = 'row'; set statement_memory = '512kB'").await;
+    let one_key =
+        "select count(*) from sales a join sales b on a.shop * 0 = b.shop * 0 and a.note || b.note = 'none'";
+    assert_eq!(db.error(one_key).await.code.as_str(), "53200");
+    let one_group = "select length(string_agg(note || id, ',' order by code)) from sales";
+    assert_eq!(db.error(one_group).await.code.as_str(), "53200");
+    assert_eq!(db.rows("select count(*) from sales").await, ["12001"]);
 }

@@ -104,7 +104,7 @@ impl<'p> Insert<'p> {
         let env = self.scope.env(cx);
         let mut rows = Vec::with_capacity(batch.len());
         for values in batch {
-            if layout.is_input {
+            if layout.is_input && values.len() == layout.width {
                 rows.push(values);
                 continue;
             }

@@ -14,6 +14,7 @@ import psycopg
 from global_reads import global_reads
 from index_writes import index_writes
 from ranges import follower_reads, many_tenants, range_cost
+from statements import index_backfill, planning
 from systems import Dormouse, Postgres, cpu_seconds, last_json, memory, mib, ms, percentile, pgbench
 from tpc import bulk_load, partial_aggregates, tpcc, tpch
 from transactions import before, cpu_per_operation, retries, ycsb
@@ -175,6 +176,8 @@ BENCHMARKS = {
     "partial-aggregates": partial_aggregates,
     "tpcc": tpcc,
     "bulk-load": bulk_load,
+    "planning": planning,
+    "index-backfill": index_backfill,
     "before": before,
 }
 

@@ -33,6 +33,8 @@ class Ours:
         self.system = Dormouse()
         self.url = self.system.create("tpc")
         self.binary = self.system.binary
+        # Wakes it: what its processes use can be read from then on.
+        psycopg.connect(self.url).close()
 
     def cpu(self):
         return sum(cpu_seconds(pid) for pids in parts_of(self.system, "tpc").values() for pid in pids)

@@ -10,6 +10,7 @@ pub mod dml;
 pub mod engine;
 pub mod exec;
 pub mod explain;
+pub mod inverted;
 pub mod optimize;
 pub mod parse;
 pub mod plan;

@@ -16,6 +16,7 @@ $psql "$DRIVER_URL" -c '\d+ orders' | grep -q '"orders_customer_fkey" FOREIGN KE
 $psql "$DRIVER_URL" -c '\d orders' | grep -q 'Policies (forced row security enabled)'
 $psql "$DRIVER_URL" -c '\d orders' | grep -q 'POLICY "paid" AS RESTRICTIVE FOR INSERT'
 $psql "$DRIVER_URL" -c '\d orders' | grep -q 'orders_noted BEFORE INSERT OR UPDATE OF total ON orders FOR EACH ROW'
+$psql "$DRIVER_URL" -c '\d shop.customers' | grep -q '"customers_settings_idx" gin (settings jsonb_path_ops)'
 $psql "$DRIVER_URL" -c '\df shop.newest' | grep -q 'SETOF record .*least_id bigint, OUT id bigint, OUT total numeric'
 
 # The names of the two databases must not matter, nor must the key that a dump is locked with.

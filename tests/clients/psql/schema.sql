@@ -24,6 +24,8 @@ CREATE TABLE orders (
   UNIQUE (customer, total)
 );
 CREATE INDEX orders_newest ON orders (customer, id DESC);
+CREATE INDEX ON orders USING gin (lines) WHERE total > 10;
+CREATE INDEX ON customers USING gin (settings jsonb_path_ops);
 CREATE SEQUENCE tickets START 5 INCREMENT 3 MAXVALUE 1000 CYCLE;
 CREATE VIEW big_orders AS SELECT o.*, email FROM orders o JOIN customers ON customers.id = o.customer WHERE total > 50;
 COMMENT ON TABLE orders IS 'what was ordered';

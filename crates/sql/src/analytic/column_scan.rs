@@ -70,8 +70,8 @@ impl ColumnScan {
         codecs: &CodecCache,
         env: &EvalEnv<'_>,
     ) -> SqlResult<Option<(Self, Vec<&'p Expr>)>> {
-        let Some(node) =
-            Node::of(plan).filter(|node| node.lock.is_none() && !node.reverse && !node.has_limit())
+        let Some(node) = Node::of(plan)
+            .filter(|node| node.lock.is_none() && !node.reverse && !node.has_limit() && !node.is_inverted())
         else {
             return Ok(None);
         };

@@ -6,6 +6,7 @@
 use super::OnCommit;
 use super::policy::RowSecurity;
 use super::routine::TriggerDescriptor;
+use crate::inverted::OperatorClass;
 use crate::statistics::StatisticsCell;
 use crate::table::BoundIndexes;
 use serde::{Deserialize, Serialize};
@@ -213,6 +214,9 @@ pub struct IndexDescriptor {
     /// those of an index that is not.
     #[serde(default)]
     pub timing: Timing,
+    /// What an inverted index has entries of; its one key column has the values they lie in. `None` for an ordered index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inverted: Option<OperatorClass>,
 }
 
 impl IndexDescriptor {
@@ -222,9 +226,9 @@ impl IndexDescriptor {
         self.unique && !self.timing.deferrable && self.predicate.is_none() && self.expressions.is_empty()
     }
 
-    /// Whether it has every row, by columns alone.
+    /// Whether it has every row, in the order of columns alone.
     pub fn is_plain(&self) -> bool {
-        self.predicate.is_none() && self.expressions.is_empty()
+        self.predicate.is_none() && self.expressions.is_empty() && self.inverted.is_none()
     }
 
     /// The key columns: id (0 for an expression), the expression, and whether it is descending.

@@ -7,6 +7,8 @@ use super::type_names::mark;
 use crate::bind;
 use crate::catalog::Relation;
 use crate::catalog::descriptor::{ColumnId, EXPRESSION, IndexDescriptor, IndexExpression, TableDescriptor};
+use crate::ddl::parse_table::DIRECTION;
+use crate::inverted::OperatorClass;
 use crate::optimize::fold::fold_expr;
 use crate::optimize::implies::normal;
 use crate::plan::Expr;
@@ -76,7 +78,9 @@ impl DdlContext<'_> {
         &self,
         table: &Arc<TableDescriptor>,
         parts: &[IndexPart],
+        inverted: bool,
     ) -> SqlResult<IndexKeys> {
+        let check = |ty: Type| if inverted { Ok(()) } else { check_ordered(ty) };
         if parts.len() > MOST_COLUMNS {
             return Err(SqlError::new(
                 SqlState::PROGRAM_LIMIT,
@@ -94,7 +98,7 @@ impl DdlContext<'_> {
                         let message = format!("column \"{name}\" does not exist");
                         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
                     })?];
-                    check_ordered(column.ty.ty)?;
+                    check(column.ty.ty)?;
                     keys.names.push(keys.free_name(name));
                     keys.columns.push((column.id, part.descending));
                     continue;
@@ -102,7 +106,7 @@ impl DdlContext<'_> {
                 IndexKey::Expression(text) => text,
             };
             let bound = bind::bind_index_expr(text, table, &context)?;
-            check_ordered(bound.ty())?;
+            check(bound.ty())?;
             if let Expr::Column(position, _) = bound
                 && let Some(column) = table.columns.get(position)
             {
@@ -142,18 +146,58 @@ pub(super) fn retype_expressions(table: &mut TableDescriptor) -> SqlResult<()> {
         let Some(bound) = bound_index(&with, index.id)? else { continue };
         let types: Vec<Type> = bound.columns.iter().flatten().map(Expr::ty).collect();
         for (expression, ty) in index.expressions.iter_mut().zip(types) {
-            check_ordered(ty)?;
+            if index.inverted.is_none() {
+                check_ordered(ty)?;
+            }
             expression.ty = ty;
+        }
+        if let Some(class) = index.inverted {
+            // PostgreSQL names a class only where it is not the default.
+            let name = (!class.is_default()).then(|| class.name());
+            index.inverted = Some(OperatorClass::of(inverted_type(&with, index)?, name)?);
         }
     }
     Ok(())
+}
+
+/// Refuses what PostgreSQL refuses of an inverted index, and several columns in one.
+fn check_inverted(index: &CreateIndex) -> SqlResult<()> {
+    let refused = |what: &str| {
+        let message = format!("access method \"gin\" does not support {what}");
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+    };
+    if index.unique {
+        return refused("unique indexes");
+    }
+    if !index.included.is_empty() {
+        return refused("included columns");
+    }
+    match index.columns.iter().find_map(|part| part.order) {
+        Some(DIRECTION) => return refused("ASC/DESC options"),
+        Some(_) => return refused("NULLS FIRST/LAST options"),
+        None => {}
+    }
+    if index.columns.len() > 1 {
+        return Err(SqlError::unsupported("a gin index over several columns"));
+    }
+    Ok(())
+}
+
+/// The type of the values that an inverted index has tokens of.
+fn inverted_type(table: &TableDescriptor, index: &IndexDescriptor) -> SqlResult<Type> {
+    let of_column = index.columns.first().and_then(|(id, _)| table.column(*id)).map(|column| column.ty.ty);
+    let ty = index.expressions.first().map(|expression| expression.ty).or(of_column);
+    ty.ok_or_else(|| SqlError::internal("an index without columns"))
 }
 
 /// CREATE INDEX
 pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlResult<()> {
     let table = cx.own_indexed(&index.table)?;
     cx.lock(table.oid, mode::SHARE).await?;
-    let keys = cx.index_keys(&table, &index.columns)?;
+    if index.inverted {
+        check_inverted(index)?;
+    }
+    let keys = cx.index_keys(&table, &index.columns, index.inverted)?;
     let included = included_columns(&table, &index.included)?;
     let predicate = match &index.predicate {
         Some(text) => Some(cx.index_predicate(&table, text)?),
@@ -184,20 +228,23 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlR
             cx.relation_name(table.schema, (&table.name, &names.join("_"), "idx"), &[])
         }
     };
-    let oid = cx.new_oid().await?;
-    let mut changed = (*table).clone();
-    changed.indexes.push(IndexDescriptor {
-        id: oid,
-        oid,
+    let mut created = IndexDescriptor {
         name,
         unique: index.unique,
-        constraint: false,
         columns: keys.columns,
         expressions: keys.expressions,
         predicate,
         included,
         ..IndexDescriptor::default()
-    });
+    };
+    if index.inverted {
+        let class = index.columns.first().and_then(|part| part.class.as_deref());
+        created.inverted = Some(OperatorClass::of(inverted_type(&table, &created)?, class)?);
+    }
+    let oid = cx.new_oid().await?;
+    (created.id, created.oid) = (oid, oid);
+    let mut changed = (*table).clone();
+    changed.indexes.push(created);
     changed.next_index = changed.next_index.max(oid + 1);
     cx.backfill(&changed, oid).await?;
     cx.put_table(changed)?;

@@ -452,39 +452,26 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
     c.expect("on")?;
     c.take("only");
     let table = c.name()?;
-    if c.take("using") {
-        let method = c.ident()?;
-        if method != "btree" {
+    let method = if c.take("using") { c.ident()? } else { "btree".to_string() };
+    match method.as_str() {
+        "btree" | "gin" => {}
+        "hash" | "gist" | "spgist" | "brin" => {
             return Ok(Ddl::Unsupported(format!("index method \"{method}\"")));
         }
+        _ => {
+            let message = format!("access method \"{method}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        }
     }
+    let inverted = method == "gin";
     c.expect_token(&Token::LParen)?;
     let mut columns = Vec::new();
     loop {
-        let what = index_key(c)?;
-        if c.take("collate") {
-            c.name()?;
+        let part = index_part(c)?;
+        if part.order == Some(ODD_NULLS) && !inverted {
+            return Ok(Ddl::Unsupported("NULLS FIRST or LAST other than the default in an index".into()));
         }
-        let mut descending = false;
-        while let Some(word) = c.word() {
-            match word.as_str() {
-                "asc" => {}
-                "desc" => descending = true,
-                "nulls" => {
-                    c.advance();
-                    let first = c.at_words("first");
-                    if first != descending {
-                        return Ok(Ddl::Unsupported(
-                            "NULLS FIRST or LAST other than the default in an index".into(),
-                        ));
-                    }
-                }
-                // An operator class such as text_pattern_ops: order is bytewise in any case.
-                _ => {}
-            }
-            c.advance();
-        }
-        columns.push(IndexPart { what, descending });
+        columns.push(part);
         if !c.take_token(&Token::Comma) {
             break;
         }
@@ -497,7 +484,40 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
     c.take("nulls distinct");
     storage_options(c)?;
     let predicate = if c.take("where") { Some(c.expr()?) } else { None };
-    Ok(Ddl::CreateIndex(CreateIndex { name, table, if_not_exists, unique, columns, included, predicate }))
+    let index = CreateIndex { name, table, if_not_exists, unique, inverted, columns, included, predicate };
+    Ok(Ddl::CreateIndex(index))
+}
+
+/// What PostgreSQL calls the order that an index may be given.
+pub(super) const DIRECTION: &str = "ASC/DESC";
+const NULLS: &str = "NULLS FIRST/LAST";
+/// As [`NULLS`], where the order is another than the direction implies.
+const ODD_NULLS: &str = "NULLS LAST/FIRST";
+
+/// A key column of an index, with its collation, operator class and order.
+fn index_part(c: &mut Cursor) -> SqlResult<IndexPart> {
+    let mut part = IndexPart { what: index_key(c)?, descending: false, class: None, order: None };
+    if c.take("collate") {
+        c.name()?;
+    }
+    while let Some(word) = c.word() {
+        match word.as_str() {
+            "asc" => part.order = Some(DIRECTION),
+            "desc" => (part.descending, part.order) = (true, Some(DIRECTION)),
+            "nulls" => {
+                c.advance();
+                let usual = c.at_words("first") == part.descending;
+                part.order = part.order.filter(|_| usual).or(Some(if usual { NULLS } else { ODD_NULLS }));
+            }
+            // An operator class such as text_pattern_ops: the order of an ordered index is bytewise in any case.
+            _ => {
+                part.class = Some(c.name()?.name);
+                continue;
+            }
+        }
+        c.advance();
+    }
+    Ok(part)
 }
 
 /// A column, a call of a function, or an expression in parentheses.

@@ -44,9 +44,8 @@ impl Target<'_> {
             entries.push((row_key.clone(), codec.row_value(row)?, true));
         }
         for index in codec.secondary().iter().filter(|index| wanted(index.id)) {
-            if let Some(entry) = codec.index_entry(index, row, &row_key)? {
-                entries.push((entry.key, entry.value, entry.unique));
-            }
+            let all = codec.index_entries(index, row, &row_key)?;
+            entries.extend(all.map(|entry| (entry.key, entry.value, entry.unique)));
         }
         Ok(entries)
     }
@@ -113,11 +112,10 @@ impl DdlContext<'_> {
             }
             if apart {
                 let txn = self.engine().kv.begin(TxnOptions::default());
-                put(&txn, &target, entries)?;
+                put(&txn, &target, entries).await?;
                 txn.commit().await.map_err(|error| duplicate(error, &target))?;
             } else {
-                put(&self.open.txn, &target, entries)?;
-                self.open.txn.flush_if_large().await.map_err(|error| duplicate(error, &target))?;
+                put(&self.open.txn, &target, entries).await?;
             }
             self.view.shared.cancel.0.flag.check()?;
             span = resume;
@@ -125,8 +123,6 @@ impl DdlContext<'_> {
         if apart {
             // What was written apart lies after the transaction's snapshot.
             self.open.txn.refresh().await.map_err(kv_error)?;
-        } else {
-            self.open.txn.flush_if_large().await.map_err(|error| duplicate(error, &target))?;
         }
         Ok(())
     }
@@ -144,10 +140,12 @@ async fn count(txn: &Txn, table: &Arc<TableDescriptor>) -> SqlResult<u64> {
     Ok(count)
 }
 
-fn put(txn: &Txn, target: &Target<'_>, entries: Vec<(Bytes, Bytes, bool)>) -> SqlResult<()> {
+/// Writes entries. Those of an inverted index are many more than rows, so they are sent on the way.
+async fn put(txn: &Txn, target: &Target<'_>, entries: Vec<(Bytes, Bytes, bool)>) -> SqlResult<()> {
     for (key, value, is_new) in entries {
         let written = if is_new { txn.put_if_absent(&key, value) } else { txn.put(&key, value) };
         written.map_err(|error| duplicate(error, target))?;
+        txn.flush_if_large().await.map_err(|error| duplicate(error, target))?;
     }
     Ok(())
 }

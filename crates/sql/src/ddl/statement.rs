@@ -95,17 +95,23 @@ pub(crate) struct CreateIndex {
     pub table: Name,
     pub if_not_exists: bool,
     pub unique: bool,
+    /// Whether it is `USING gin`.
+    pub inverted: bool,
     pub columns: Vec<IndexPart>,
     pub included: Vec<String>,
     /// WHERE
     pub predicate: Option<String>,
 }
 
-/// A column of an index, or an expression, and whether it is descending.
+/// A column of an index, or an expression, and how it is indexed.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexPart {
     pub what: IndexKey,
     pub descending: bool,
+    /// Name of the operator class, if one is written.
+    pub class: Option<String>,
+    /// The words of an order that are written: `ASC/DESC`, `NULLS FIRST/LAST`.
+    pub order: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]

@@ -341,7 +341,7 @@ pub(super) async fn check_keys(codec: &TableCodec, keys: &[Bytes], cx: &ExecCont
         cx.txn.begin_statement();
         let spans: Vec<Span> =
             keys.iter().map(|key| Span::new(key.clone(), prefix_end(key).unwrap_or_default())).collect();
-        for (key, page) in keys.iter().zip(kv::scan_many(cx, &spans, false, None).await?) {
+        for (key, page) in keys.iter().zip(kv::scan_many(cx, &spans, false, 0, None).await?) {
             if page.rows.len() > 1 {
                 return Err(violation::duplicate(cx.host, &cx.eval.text, codec.table(), codec, key));
             }

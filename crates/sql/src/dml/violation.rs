@@ -106,7 +106,11 @@ pub(crate) fn described_key(
     let table = codec.table();
     let index = codec::split_key(key).and_then(|(_, id, _)| table.index(id))?;
     let (values, _) = codec.index(index.id).and_then(|layout| layout.decode_columns(key)).ok()?;
-    let columns = named(table, index.columns.iter().map(|(id, _)| *id));
+    let mut columns = named(table, index.columns.iter().map(|(id, _)| *id));
+    if index.inverted.is_some() {
+        // What lies in the key is a token of the value.
+        columns.iter_mut().for_each(|(_, ty)| *ty = Type::BYTEA);
+    }
     Some((index.name.clone(), key_text(&columns, &values, context)))
 }
 

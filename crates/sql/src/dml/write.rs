@@ -84,9 +84,10 @@ pub(super) async fn insert_row(
     uniqueness: Uniqueness,
 ) -> SqlResult<()> {
     for index in codec.secondary() {
-        let Some(entry) = codec.index_entry(index, row, &row_key)? else { continue };
-        note_unchecked(cx, codec, index, &entry);
-        put(cx, codec, (entry.key, entry.value), entry.unique, uniqueness).await?;
+        for entry in codec.index_entries(index, row, &row_key)? {
+            note_unchecked(cx, codec, index, &entry);
+            put(cx, codec, (entry.key, entry.value), entry.unique, uniqueness).await?;
+        }
     }
     let value = codec.row_value(row)?;
     put(cx, codec, (row_key, value), !has_hidden_key(codec), uniqueness).await
@@ -115,7 +116,7 @@ pub(super) async fn delete_row(
     row_key: Bytes,
 ) -> SqlResult<()> {
     for index in codec.secondary() {
-        if let Some(entry) = codec.index_entry(index, row, &row_key)? {
+        for entry in codec.index_entries(index, row, &row_key)? {
             violation::write_error(cx, codec, kv::delete(cx, &entry.key).await)?;
         }
     }
@@ -154,6 +155,26 @@ struct Steps {
     fresh: Vec<Bytes>,
 }
 
+/// The entries of an inverted index that go and those that come. Both sides are in the order of their keys.
+fn inverted_steps(
+    codec: &TableCodec,
+    index: &IndexCodec,
+    change: &Change,
+    steps: &mut Steps,
+) -> SqlResult<()> {
+    let mut before = codec.index_entries(index, &change.old, &change.old_key)?.peekable();
+    for after in codec.index_entries(index, &change.new, &change.new_key)? {
+        while let Some(gone) = before.next_if(|entry| entry.key < after.key) {
+            steps.gone.push(gone.key);
+        }
+        if before.next_if(|entry| entry.key == after.key).is_none() {
+            steps.put.push((after.key, after.value));
+        }
+    }
+    steps.gone.extend(before.map(|entry| entry.key));
+    Ok(())
+}
+
 fn steps(
     cx: &ExecContext<'_>,
     codec: &TableCodec,
@@ -164,6 +185,10 @@ fn steps(
     let moved = change.old_key != change.new_key;
     for (position, index) in codec.secondary().iter().enumerate() {
         if !moved && !touched.contains(&position) {
+            continue;
+        }
+        if index.inverted.is_some() {
+            inverted_steps(codec, index, change, steps)?;
             continue;
         }
         let before = codec.index_entry(index, &change.old, &change.old_key)?;

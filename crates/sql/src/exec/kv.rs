@@ -85,14 +85,15 @@ pub(crate) async fn scan_columns(
     Ok(page)
 }
 
-/// The first entries of each span.
+/// The first entries of each span, of each about `limit` of them; 0 is for no limit.
 pub(crate) async fn scan_many(
     cx: &ExecContext<'_>,
     spans: &[Span],
     reverse: bool,
+    limit: usize,
     lock: Option<RowLock>,
 ) -> SqlResult<Vec<Page>> {
-    let options = ScanOptions { reverse, limit: 0, target_bytes: PAGE_BYTES, read: read(lock) };
+    let options = ScanOptions { reverse, limit: limit as u64, target_bytes: PAGE_BYTES, read: read(lock) };
     let pages = cx.txn.scan_many(spans, options).await.map_err(kv_error)?;
     if let Some(stats) = cx.stats {
         stats.note_read(pages.iter().map(|page| bytes(&page.rows)).sum());

@@ -26,7 +26,7 @@ impl<'p> Lookup<'p> {
     /// The look-up a plan is, if it is one. With `first_only`, no more than one row per left row will
     /// be used: then only accesses that find at most one are taken.
     pub fn of(plan: &'p Plan, first_only: bool) -> Option<Self> {
-        let node = Node::of(plan).filter(|node| !first_only || node.is_point())?;
+        let node = Node::of(plan).filter(|node| !node.is_inverted() && (!first_only || node.is_point()))?;
         Some(Lookup { node, reader: None, memory: Reservation::default() })
     }
 
@@ -123,7 +123,7 @@ impl<'p> Lookup<'p> {
             return Ok(());
         }
         let lock = self.node.index_lock();
-        let pages = kv::scan_many(cx, &spans, self.node.reverse, lock).await?;
+        let pages = kv::scan_many(cx, &spans, self.node.reverse, 0, lock).await?;
         for (owner, mut page) in owners.into_iter().zip(pages) {
             loop {
                 entries.extend(page.rows.into_iter().map(|entry| (owner, entry)));

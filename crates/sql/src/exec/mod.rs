@@ -28,6 +28,7 @@ mod distinct;
 pub mod eval;
 mod hash_join;
 pub(crate) mod hash_key;
+mod inverted;
 mod join;
 pub(crate) mod kv;
 mod kv_error;

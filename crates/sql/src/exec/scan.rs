@@ -4,6 +4,7 @@
 
 use super::ExecContext;
 use super::eval::is_true;
+use super::inverted::{self, InvertedScan};
 use super::kv;
 use super::operator::{BATCH_ROWS, Batch, Operator};
 use super::project::row_count;
@@ -11,6 +12,7 @@ use super::scan_keys::{self, Keys};
 use super::scope::Scope;
 use crate::analytic::{ColumnRows, Next};
 use crate::catalog::descriptor::{ColumnId, IndexId, PRIMARY_INDEX, TableDescriptor};
+use crate::inverted::condition::Wanted;
 use crate::plan::{Expr, IndexAccess, Plan, PlanKind, RowLock};
 use crate::table::{Projection, TableCodec};
 use async_trait::async_trait;
@@ -85,6 +87,23 @@ impl<'p> Node<'p> {
         self.lock.filter(|_| self.index == PRIMARY_INDEX)
     }
 
+    /// Whether it reads an inverted index.
+    pub fn is_inverted(&self) -> bool {
+        !self.access.inverted.is_empty()
+    }
+
+    /// The same rows and more, from all of the table.
+    fn of_whole_table(self) -> Self {
+        static ALL: IndexAccess = IndexAccess {
+            prefix: Vec::new(),
+            in_list: Vec::new(),
+            lower: None,
+            upper: None,
+            inverted: Vec::new(),
+        };
+        Node { index: PRIMARY_INDEX, access: &ALL, ..self }
+    }
+
     /// Whether an access to one value of each column finds at most one entry.
     pub fn is_point(&self) -> bool {
         let index = self.table.index(self.index);
@@ -134,6 +153,7 @@ enum Rest {
     Points(std::vec::IntoIter<Bytes>),
     Spans(VecDeque<Span>),
     Columns(Box<ColumnRows>),
+    Inverted(Box<InvertedScan>),
 }
 
 pub(crate) struct Scan<'p> {
@@ -170,7 +190,26 @@ impl<'p> Scan<'p> {
     }
 
     fn start(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Reader> {
+        let inverted = match self.node.is_inverted() {
+            true => Some(inverted::wanted(self.node, cx, &self.scope.env(cx))?),
+            false => None,
+        };
+        if let Some(Wanted::Anything) = inverted {
+            self.node = self.node.of_whole_table();
+        }
         let reader = Reader::new(self.node, cx)?;
+        match inverted {
+            Some(Wanted::Nothing) => {
+                self.rest = Rest::Points(Vec::new().into_iter());
+                return Ok(reader);
+            }
+            Some(Wanted::Clauses(clauses)) => {
+                let index = reader.codec.index(self.node.index)?;
+                self.rest = Rest::Inverted(Box::new(InvertedScan::new(index, &clauses)?));
+                return Ok(reader);
+            }
+            Some(Wanted::Anything) | None => {}
+        }
         if want >= BATCH_ROWS
             && let Some(columns) = ColumnRows::of(self.node.plan, cx, &self.scope.env(cx))?
         {
@@ -229,6 +268,7 @@ impl<'p> Scan<'p> {
                         return Ok(page.rows);
                     }
                 }
+                Rest::Inverted(scan) => return scan.next(cx, limit).await,
             }
             cx.cancel.check()?;
         }

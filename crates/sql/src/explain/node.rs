@@ -347,6 +347,8 @@ fn access_text(
             parts.push(format!("({} {symbol}{equal} {})", name(next), text(&bound.value)));
         }
     }
+    let inverted = access.inverted.iter();
+    parts.extend(inverted.map(|condition| condition.strategy.text(name(0), &text(&condition.value))));
     match parts.len() {
         0 | 1 => parts.concat(),
         _ => format!("({})", parts.join(" AND ")),

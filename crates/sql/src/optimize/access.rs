@@ -12,8 +12,9 @@ use super::estimate::{expected_limit, keyed_share, range_share, reading, table_r
 use super::implies::{implied, normal};
 use super::origin::Columns;
 use super::selectivity::of_all;
-use super::{cost, join_method};
+use super::{cost, inverted, join_method};
 use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexExpression, IndexId, TableDescriptor};
+use crate::inverted::OperatorClass;
 use crate::plan::{Expr, IndexAccess, Plan, PlanKind, ScanBound, SortKey};
 use crate::table::bound_index;
 use sql_types::cast;
@@ -31,7 +32,7 @@ pub struct Wanted {
     /// Expressions over the rows, and whether descending and NULLs first.
     pub keys: Vec<(Expr, bool, bool)>,
     /// How many rows will be read, if few.
-    limit: Option<f64>,
+    pub(super) limit: Option<f64>,
 }
 
 /// Chooses indexes and join methods in a whole plan; sorts made superfluous go.
@@ -127,7 +128,7 @@ pub struct Choice {
     /// Estimated cost.
     pub cost: f64,
     /// Whether the rows come in the order wanted, and whether that needs a reverse scan.
-    ordered: Option<bool>,
+    pub(super) ordered: Option<bool>,
 }
 
 fn choose_scan(plan: &mut Plan, wanted: Option<&Wanted>) -> bool {
@@ -162,7 +163,13 @@ pub fn best(
     for index in &table.indexes {
         let Some(keys) = Keys::of(table, index, columns, &conjuncts) else { continue };
         let offered = Offered { table, index, keys: &keys, columns, conjuncts: &conjuncts };
-        let choice = offer(offered, &rows, wanted);
+        let choice = match index.inverted {
+            Some(class) => match inverted::offer(&offered, class, *rows, wanted) {
+                Some(choice) => choice,
+                None => continue,
+            },
+            None => offer(offered, &rows, wanted),
+        };
         if is_unique(table, index.id, &choice.access) && choice.access.in_list.is_empty() {
             return choice;
         }
@@ -183,6 +190,21 @@ pub fn best(
     })
 }
 
+/// The way to read a table by an inverted index, for estimates.
+pub(super) fn by_inverted(
+    table: &Arc<TableDescriptor>,
+    index: &IndexDescriptor,
+    class: OperatorClass,
+    columns: &[ColumnId],
+    filter: Option<&Expr>,
+) -> Option<Choice> {
+    let conjuncts = filter.cloned().map_or_else(Vec::new, Expr::into_conjuncts);
+    let rows = table_rows(table) * of_all(&conjuncts, Columns::Table(table, columns));
+    let keys = Keys::of(table, index, columns, &conjuncts)?;
+    let offered = Offered { table, index, keys: &keys, columns, conjuncts: &conjuncts };
+    inverted::offer(&offered, class, rows, None)
+}
+
 /// The cheapest way without an order in mind, for estimates.
 pub fn cheapest(table: &Arc<TableDescriptor>, columns: &[ColumnId], filter: Option<&Expr>) -> Choice {
     let conjuncts = filter.cloned().map_or_else(Vec::new, Expr::into_conjuncts);
@@ -190,7 +212,7 @@ pub fn cheapest(table: &Arc<TableDescriptor>, columns: &[ColumnId], filter: Opti
 }
 
 /// A key column of an index, as the conditions and orders of a scan can name it.
-enum Key {
+pub(super) enum Key {
     /// A column of the scan.
     Column(usize, Type, bool),
     /// An expression over the columns of the scan, in normal form.
@@ -200,8 +222,8 @@ enum Key {
 }
 
 /// The key columns of an index.
-struct Keys {
-    columns: Vec<Key>,
+pub(super) struct Keys {
+    pub columns: Vec<Key>,
     /// Conditions that every row of a partial index satisfies.
     satisfied: Vec<usize>,
     /// The share of the table's rows that are in the index.
@@ -269,7 +291,7 @@ impl Keys {
 
 impl Key {
     /// Whether an expression is this column: `Some(None)` if it is, `Some(type)` if it is cast to a type.
-    fn is(&self, expr: &Expr) -> Option<Option<Type>> {
+    pub fn is(&self, expr: &Expr) -> Option<Option<Type>> {
         match self {
             Key::Column(position, ..) => match expr {
                 Expr::Column(own, _) if own == position => Some(None),
@@ -286,7 +308,7 @@ impl Key {
         }
     }
 
-    fn ty(&self) -> Option<Type> {
+    pub fn ty(&self) -> Option<Type> {
         match self {
             Key::Column(_, ty, _) | Key::Expr(_, ty) => Some(*ty),
             Key::Unknown => None,
@@ -295,12 +317,12 @@ impl Key {
 }
 
 /// An index that may be read.
-struct Offered<'o> {
-    table: &'o Arc<TableDescriptor>,
-    index: &'o IndexDescriptor,
-    keys: &'o Keys,
-    columns: &'o [ColumnId],
-    conjuncts: &'o [Expr],
+pub(super) struct Offered<'o> {
+    pub table: &'o Arc<TableDescriptor>,
+    pub index: &'o IndexDescriptor,
+    pub keys: &'o Keys,
+    pub columns: &'o [ColumnId],
+    pub conjuncts: &'o [Expr],
 }
 
 /// What an index offers. `all_rows`: those that satisfy all conditions.
@@ -467,7 +489,7 @@ fn comparison<'e>(expr: &'e Expr, key: &Key) -> Option<(&'static str, Option<Typ
 }
 
 /// Whether an expression can be evaluated before the scan starts.
-fn is_key_value(expr: &Expr) -> bool {
+pub(super) fn is_key_value(expr: &Expr) -> bool {
     expr.is_column_free() && expr.volatility() != Volatility::Volatile
 }
 

@@ -41,7 +41,7 @@ pub fn table_rows(table: &TableDescriptor) -> f64 {
 }
 
 /// Bytes of a row of a table where it is stored.
-fn row_bytes(table: &TableDescriptor) -> f64 {
+pub(super) fn row_bytes(table: &TableDescriptor) -> f64 {
     match table.statistics.get() {
         Some(known) if known.bytes > 0.0 && known.rows > 0.0 => known.bytes / known.rows,
         _ => cost::unknown_row_bytes(table.columns.len()),
@@ -250,6 +250,12 @@ fn scan(plan: &Plan) -> Estimate {
         return Estimate::default();
     };
     let Some(descriptor) = table.index(*index) else { return Estimate::default() };
+    if let Some(class) = descriptor.inverted
+        && let Some(choice) = access::by_inverted(table, descriptor, class, columns, filter.as_ref())
+    {
+        let rows = if access.reads_outer() { choice.rows } else { choice.rows.max(1.0) };
+        return Estimate { rows, startup: 0.0, cost: choice.cost };
+    }
     let seen = Columns::Table(table, columns);
     let indexed = table_rows(table) * access::indexed_share(table, descriptor);
     let keyed = indexed * keyed_share(table, descriptor, access);
@@ -347,6 +353,9 @@ pub fn covers(table: &TableDescriptor, index: IndexId, columns: &[ColumnId]) -> 
         return true;
     }
     let Some(index) = table.index(index) else { return true };
+    if index.inverted.is_some() {
+        return false;
+    }
     columns.iter().all(|id| {
         let exact = table.column(*id).is_some_and(|column| encoding::key_is_exact(column.ty.ty));
         exact && index.columns.iter().chain(&table.primary().columns).any(|(own, _)| own == id)

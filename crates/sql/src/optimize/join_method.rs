@@ -97,7 +97,8 @@ pub fn look_up(right: &Plan, conjuncts: Vec<Expr>) -> Option<Choice> {
     }
     let each = best(table, columns, conjuncts, None);
     let reads_left = |expr: &Expr| expr.any(&mut |part| matches!(part, Expr::Outer { depth: 0, .. }));
-    each.access.prefix.iter().chain(&each.access.in_list).any(reads_left).then_some(each)
+    let looks_up = each.access.keys().any(reads_left);
+    looks_up.then_some(each)
 }
 
 /// What such look-ups cost for so many left rows.

@@ -10,8 +10,8 @@
 //! 6. [`prune`]: columns nobody reads are not read.
 //! 7. [`join_order`]: inner joins are put in the cheapest order ([`join_search`]), also by equalities that follow from
 //!    others ([`implied`]).
-//! 8. [`access`]: each scan gets the index and the part of it to read, sorts that an index makes
-//!    superfluous go; each join gets its method ([`join_method`]).
+//! 8. [`access`]: each scan gets the index and the part of it to read ([`inverted`] for indexes of jsonb and arrays),
+//!    sorts that an index makes superfluous go; each join gets its method ([`join_method`]).
 //! 9. [`order`]: limits reach the sorts and scans.
 //! 10. [`prune`] again: joins in another order pass on other columns.
 //! 11. [`estimate`]: rows and cost, for EXPLAIN and for the choice of the engine.
@@ -37,6 +37,7 @@ pub mod extreme;
 pub mod fold;
 pub mod implied;
 pub mod implies;
+pub mod inverted;
 pub mod join_method;
 pub mod join_order;
 pub mod join_search;

@@ -22,6 +22,8 @@ pub const RANGE: f64 = 1.0 / 3.0;
 pub const BETWEEN: f64 = 0.1;
 /// Share of rows that match an unknown pattern.
 const PATTERN: f64 = 0.05;
+/// Share of rows with something in them, as PostgreSQL guesses it.
+const CONTAINS: f64 = 0.01;
 /// Share of rows for any other condition.
 const OTHER: f64 = 0.25;
 /// Alternatives in an array that is not known.
@@ -131,6 +133,7 @@ fn call(expr: &Expr, operator: &str, args: &[Expr], columns: Columns<'_>) -> f64
         },
         "~~*" | "~" | "~*" => tried(expr, columns).unwrap_or(PATTERN),
         "!~~" | "!~~*" | "!~" | "!~*" => tried(expr, columns).unwrap_or(1.0 - PATTERN),
+        "@>" | "<@" | "&&" | "?" | "?|" | "?&" | "@?" | "@@" => tried(expr, columns).unwrap_or(CONTAINS),
         _ => tried(expr, columns).unwrap_or(OTHER),
     }
 }

@@ -25,6 +25,7 @@ pub use policy::{PolicyCheck, PolicyTest, RowPolicies, ScanFence};
 
 use crate::catalog::descriptor::{ColumnId, IndexId, TableDescriptor};
 use crate::catalog::routine::RoutineDescriptor;
+use crate::inverted::InvertedCondition;
 use sql_types::functions::{Function, SetFunction};
 use sql_types::{ColumnType, Oid, RecordField, Type};
 use std::sync::Arc;
@@ -128,6 +129,9 @@ pub struct IndexAccess {
     pub lower: Option<ScanBound>,
     /// Upper bound of the same column.
     pub upper: Option<ScanBound>,
+    /// For an inverted index, and for no other: conditions on its column, all of which a row satisfies. The filter
+    /// repeats them, so that reading too much is harmless.
+    pub inverted: Vec<InvertedCondition>,
 }
 
 /// Kinds of join.

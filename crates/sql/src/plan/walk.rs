@@ -336,18 +336,26 @@ impl IndexAccess {
         self.in_list.iter_mut().for_each(&mut *f);
         self.lower.iter_mut().for_each(|bound| f(&mut bound.value));
         self.upper.iter_mut().for_each(|bound| f(&mut bound.value));
+        self.inverted.iter_mut().for_each(|condition| f(&mut condition.value));
+    }
+
+    /// The values that a row of the index has one of each of: those of the prefix, the alternatives, those that
+    /// conditions on an inverted index compare with.
+    pub fn keys(&self) -> impl Iterator<Item = &Expr> {
+        let inverted = self.inverted.iter().map(|condition| &condition.value);
+        self.prefix.iter().chain(&self.in_list).chain(inverted)
     }
 
     /// Whether its values are those of an enclosing row.
     pub fn reads_outer(&self) -> bool {
         let bounds = self.lower.iter().chain(&self.upper).map(|bound| &bound.value);
-        let mut values = self.prefix.iter().chain(&self.in_list).chain(bounds);
+        let mut values = self.keys().chain(bounds);
         values.any(|value| value.any(&mut |part| matches!(part, Expr::Outer { .. })))
     }
 
     /// Whether it reads the whole index.
     pub fn is_full(&self) -> bool {
-        self.prefix.is_empty() && self.in_list.is_empty() && self.lower.is_none() && self.upper.is_none()
+        self.keys().next().is_none() && self.lower.is_none() && self.upper.is_none()
     }
 }
 

@@ -69,20 +69,25 @@ impl Session {
             }
             _ => (None, params.to_vec()),
         };
-        let (statement, types) = match (&*command, &prepared) {
-            (Command::Planned, _) => (Some(statement), types),
-            (Command::Declare { statement, .. }, _) => (Some(statement), types),
-            (_, Some(prepared)) => (prepared.statement.as_ref(), &prepared.param_types[..]),
+        let explained = match (&*command, &prepared) {
+            (Command::Planned, _) => Some(statement),
+            (Command::Declare { statement, .. }, _) => Some(statement),
+            (_, Some(prepared)) => prepared.statement.as_ref(),
             _ => {
                 let message = "EXPLAIN needs a query or a statement that changes rows";
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
         };
-        let statement = statement.ok_or_else(|| SqlError::internal("an empty statement"))?;
+        let statement = explained.ok_or_else(|| SqlError::internal("an empty statement"))?;
         if analyze {
             self.enter(statement.as_of.as_ref()).await?;
         }
-        Ok((prepared::plan(&self.view, statement, types, false)?, params))
+        let plan = match &prepared {
+            // The one that EXECUTE would take.
+            Some(prepared) => self.current_plan(prepared)?,
+            None => prepared::plan(&self.view, statement, types, false)?,
+        };
+        Ok((plan, params))
     }
 
     /// EXPLAIN: the lines.

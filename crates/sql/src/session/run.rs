@@ -6,7 +6,7 @@ use super::command::{Command, Modes};
 use super::host::{Host, guarded};
 use super::locks::LockKey;
 use super::portal::{Portal, Progress};
-use super::prepared::{self, CachedPlan};
+use super::prepared::{self, CachedPlan, Prepared};
 use super::privileges;
 use super::temporary::is_temporary;
 use super::transaction::Open;
@@ -207,9 +207,8 @@ impl Session {
         }
     }
 
-    /// The plan of a portal, valid for what the session sees.
-    fn current_plan(&self, portal: &mut Portal) -> SqlResult<Arc<CachedPlan>> {
-        let prepared = &portal.prepared;
+    /// The plan of a prepared statement, valid for what the session sees.
+    pub(super) fn current_plan(&self, prepared: &Prepared) -> SqlResult<Arc<CachedPlan>> {
         let known = prepared.plan.lock().clone();
         if let Some(plan) = known.filter(|plan| plan.is_valid(&self.view)) {
             return Ok(plan);
@@ -292,7 +291,7 @@ impl Session {
         if matches!(portal.progress, Progress::Ready) {
             self.refresh_view().await?;
             let plan = loop {
-                let plan = self.current_plan(portal)?;
+                let plan = self.current_plan(&portal.prepared)?;
                 if !self.lock_tables(&plan).await? {
                     break plan;
                 }

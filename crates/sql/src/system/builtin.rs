@@ -1,5 +1,7 @@
 //! What PostgreSQL has built in: types, keywords, operator classes.
 
+use crate::catalog::descriptor::IndexDescriptor;
+use crate::inverted::OperatorClass;
 use sql_types::{Oid, Type};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -135,7 +137,7 @@ pub(crate) fn is_reserved_word(word: &str) -> bool {
     RESERVED.contains(word)
 }
 
-/// A btree operator class.
+/// An operator class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpClass {
     pub oid: Oid,
@@ -146,7 +148,7 @@ pub(super) struct OpClass {
     pub default: bool,
 }
 
-/// The operator classes.
+/// The operator classes of ordered indexes.
 pub(super) fn opclasses() -> &'static [OpClass] {
     static ALL: LazyLock<Vec<OpClass>> = LazyLock::new(|| {
         let lines = OPCLASSES.lines().filter(|line| !line.starts_with('#'));
@@ -167,7 +169,27 @@ pub(super) fn opclasses() -> &'static [OpClass] {
     &ALL
 }
 
-/// The default operator class of a type.
+/// OID of the access method of ordered indexes, `btree`.
+pub(super) const BTREE: Oid = 403;
+/// OID of the access method of inverted indexes.
+pub(super) const GIN: Oid = 2742;
+
+/// OID of the access method of an index.
+pub(super) fn access_method(index: &IndexDescriptor) -> Oid {
+    if index.inverted.is_some() { GIN } else { BTREE }
+}
+
+/// The operator classes of inverted indexes, with the types of what those keep.
+pub(super) fn inverted_opclasses() -> impl Iterator<Item = (OpClass, Oid)> {
+    OperatorClass::ALL.into_iter().map(|class| {
+        let (oid, family) = class.oids();
+        let (name, input) = (class.name(), class.input().0);
+        let described = OpClass { oid, name, family, family_name: name, input, default: class.is_default() };
+        (described, class.key_type().0)
+    })
+}
+
+/// The default operator class of a type for ordered indexes.
 pub(super) fn default_opclass(ty: Type) -> Oid {
     let wanted = match ty {
         Type::VARCHAR => Type::TEXT.0,

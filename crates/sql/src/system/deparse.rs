@@ -163,13 +163,16 @@ impl SessionView {
                 None => column_names(table, included.copied()),
             };
         }
-        let ordered = keys
-            .iter()
-            .zip(&index.columns)
-            .map(|(text, (_, descending))| if *descending { format!("{text} DESC") } else { text.clone() });
+        let class = index.inverted.filter(|class| !class.is_default());
+        let ordered = keys.iter().zip(&index.columns).map(|(text, (_, descending))| match class {
+            Some(class) => format!("{text} {}", class.name()),
+            None if *descending => format!("{text} DESC"),
+            None => text.clone(),
+        });
         let columns: Vec<String> = ordered.collect();
+        let method = if index.inverted.is_some() { "gin" } else { "btree" };
         let mut text = format!(
-            "CREATE {}INDEX {} ON {} USING btree ({})",
+            "CREATE {}INDEX {} ON {} USING {method} ({})",
             if index.unique { "UNIQUE " } else { "" },
             quote_ident(&index.name),
             self.qualified_text(table.schema, &table.name),

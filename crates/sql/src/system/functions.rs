@@ -289,7 +289,11 @@ impl SessionView {
                         Some(Datum::Int4(column)) => usize::try_from(*column - 1).ok()?,
                         _ => return None,
                     };
-                    let (_, descending) = table.index(index)?.columns.get(column)?;
+                    let index = table.index(index)?;
+                    let (_, descending) = index.columns.get(column)?;
+                    if index.inverted.is_some() {
+                        return Some(false);
+                    }
                     Some(match text_arg(args, 2).to_ascii_lowercase().as_str() {
                         "asc" | "nulls_last" => !descending,
                         "desc" | "nulls_first" => *descending,
@@ -301,10 +305,15 @@ impl SessionView {
             }
             "pg_index_has_property" | "pg_indexam_has_property" => {
                 let property = text_arg(args, 1).to_ascii_lowercase();
-                Datum::Bool(matches!(
-                    property.as_str(),
-                    "index_scan" | "backward_scan" | "can_order" | "can_unique" | "can_multi_col"
-                ))
+                let of_index = snapshot.index(first).and_then(|(table, index)| table.index(index));
+                let inverted =
+                    first == builtin::GIN || of_index.is_some_and(|index| index.inverted.is_some());
+                Datum::Bool(match property.as_str() {
+                    "bitmap_scan" | "can_multi_col" if inverted => true,
+                    _ if inverted => false,
+                    "index_scan" | "backward_scan" | "can_order" | "can_unique" | "can_multi_col" => true,
+                    _ => false,
+                })
             }
             "pg_column_is_updatable" => Datum::Bool(snapshot.table(first).is_some()),
             "pg_relation_is_updatable" => Datum::Int4(if snapshot.table(first).is_some() { 28 } else { 0 }),

@@ -1,11 +1,12 @@
 //! `pg_class`, `pg_attribute`, `pg_index`, `pg_constraint`, `pg_attrdef`.
 
-use super::builtin::{default_opclass, types};
+use super::builtin::{access_method, default_opclass, types};
 use super::deparse::constraint_oid;
 use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, optional, text};
 use super::{tables, user_types};
 use crate::catalog::descriptor::{ColumnDescriptor, EXPRESSION, PRIMARY_INDEX, TableDescriptor, Timing};
 use crate::catalog::oids;
+use crate::inverted::OperatorClass;
 use crate::table::{generated_text, key_names, predicate_text};
 use sql_types::{ColumnType, Datum, Oid, Row, Type};
 use std::sync::Arc;
@@ -133,7 +134,8 @@ fn classes(cx: &SystemContext<'_>) -> Vec<Row> {
             );
             let rows_indexed = table.statistics.rows().unwrap_or(0.0);
             let pages = (rows_indexed / 100.0).ceil() as i64;
-            rows.push(class(cx, Class { am: 403, rows: rows_indexed, pages, ..described }));
+            let am = access_method(index);
+            rows.push(class(cx, Class { am, rows: rows_indexed, pages, ..described }));
         }
     }
     for view in cx.catalog().views.values().filter(|view| view.database == cx.database()) {
@@ -222,9 +224,16 @@ fn attributes(cx: &SystemContext<'_>) -> Vec<Row> {
             ));
         }
         for index in table.indexes.iter().filter(|index| index.oid != 0) {
-            let keys = index.parts().map(|(id, expression, _)| match expression {
-                Some(expression) => Some((expression.name.as_str(), expression.ty.into())),
-                None => table.column(id).map(|column| (column.name.as_str(), column.ty)),
+            let keys = index.parts().map(|(id, expression, _)| {
+                let (name, ty) = match expression {
+                    Some(expression) => (expression.name.as_str(), expression.ty.into()),
+                    None => table.column(id).map(|column| (column.name.as_str(), column.ty))?,
+                };
+                let kept = |class: OperatorClass| match class.key_type() {
+                    Type::ANYELEMENT => ty.ty.element().unwrap_or(ty.ty).into(),
+                    kept => kept.into(),
+                };
+                Some((name, index.inverted.map_or(ty, kept)))
             });
             let included = index.included.iter().map(|id| {
                 let column = table.column(*id)?;
@@ -277,6 +286,10 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
             let collations = keys
                 .iter()
                 .map(|(_, key)| types().iter().find(|ty| ty.oid == key.0).map_or(0, |ty| ty.collation));
+            let classes = keys.iter().map(|(_, ty)| match index.inverted {
+                Some(class) => class.oids().0,
+                None => default_opclass(*ty),
+            });
             let all = keys.len() + index.included.len();
             let ids = index.columns.iter().map(|(id, _)| *id).chain(index.included.iter().copied());
             let of_expressions = index.columns.iter().zip(&keys).filter(|((id, _), _)| *id == EXPRESSION);
@@ -302,7 +315,7 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
                 ("indisreplident", bool(false)),
                 ("indkey", int2vector(ids.map(|id| id as i16))),
                 ("indcollation", oidvector(collations)),
-                ("indclass", oidvector(keys.iter().map(|(_, ty)| default_opclass(*ty)))),
+                ("indclass", oidvector(classes)),
                 (
                     "indoption",
                     int2vector(index.columns.iter().map(|(_, descending)| if *descending { 3 } else { 0 })),

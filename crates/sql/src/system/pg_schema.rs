@@ -1,6 +1,6 @@
 //! Namespaces, roles, databases, types, views over them, comments, dependencies.
 
-use super::builtin::{function_oid, keywords, opclasses, types};
+use super::builtin::{BTREE, GIN, OpClass, function_oid, inverted_opclasses, keywords, opclasses, types};
 use super::pg_class::default_oid;
 use super::row::{SystemContext, bool, int, letter, oid, optional, text};
 use super::{tables, user_types};
@@ -447,7 +447,7 @@ fn dependencies(cx: &SystemContext<'_>) -> Vec<Row> {
 }
 
 fn access_methods(cx: &SystemContext<'_>) -> Vec<Row> {
-    [(2, "heap", 3, 't'), (403, "btree", 330, 'i')]
+    [(2, "heap", 3, 't'), (BTREE, "btree", 330, 'i'), (GIN, "gin", 333, 'i')]
         .into_iter()
         .map(|(number, name, handler, kind)| {
             cx.row(vec![
@@ -518,35 +518,36 @@ fn extensions(cx: &SystemContext<'_>) -> Vec<Row> {
 }
 
 fn operator_classes(cx: &SystemContext<'_>) -> Vec<Row> {
-    opclasses()
-        .iter()
-        .map(|class| {
-            cx.row(vec![
-                ("oid", oid(class.oid)),
-                ("opcmethod", oid(403)),
-                ("opcname", text(class.name)),
-                ("opcnamespace", oid(oids::PG_CATALOG)),
-                ("opcowner", oid(oids::OWNER)),
-                ("opcfamily", oid(class.family)),
-                ("opcintype", oid(class.input)),
-                ("opcdefault", bool(class.default)),
-                ("opckeytype", oid(0)),
-            ])
-        })
-        .collect()
+    let row = |method: Oid, class: &OpClass, key: Oid| {
+        cx.row(vec![
+            ("oid", oid(class.oid)),
+            ("opcmethod", oid(method)),
+            ("opcname", text(class.name)),
+            ("opcnamespace", oid(oids::PG_CATALOG)),
+            ("opcowner", oid(oids::OWNER)),
+            ("opcfamily", oid(class.family)),
+            ("opcintype", oid(class.input)),
+            ("opcdefault", bool(class.default)),
+            ("opckeytype", oid(key)),
+        ])
+    };
+    let ordered = opclasses().iter().map(|class| row(BTREE, class, 0));
+    let inverted = inverted_opclasses().map(|(class, key)| row(GIN, &class, key));
+    ordered.chain(inverted).collect()
 }
 
 fn operator_families(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut seen = Vec::new();
     let mut rows = Vec::new();
-    for class in opclasses() {
+    let ordered = opclasses().iter().map(|class| (BTREE, *class));
+    for (method, class) in ordered.chain(inverted_opclasses().map(|(class, _)| (GIN, class))) {
         if seen.contains(&class.family) {
             continue;
         }
         seen.push(class.family);
         rows.push(cx.row(vec![
             ("oid", oid(class.family)),
-            ("opfmethod", oid(403)),
+            ("opfmethod", oid(method)),
             ("opfname", text(class.family_name)),
             ("opfnamespace", oid(oids::PG_CATALOG)),
             ("opfowner", oid(oids::OWNER)),

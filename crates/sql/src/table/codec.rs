@@ -5,6 +5,8 @@ use crate::catalog::descriptor::{
     ColumnId, EXPRESSION, IndexDescriptor, IndexId, PRIMARY_INDEX, TableDescriptor,
 };
 use crate::exec::eval::{eval, is_true};
+use crate::inverted::OperatorClass;
+use crate::inverted::tokens::{Token, tokens};
 use crate::optimize::fold::fold_expr;
 use crate::plan::Expr;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -47,8 +49,10 @@ pub struct IndexCodec {
     pub predicate: Option<Expr>,
     /// What all its keys start with.
     pub prefix: Bytes,
-    /// Its key columns.
+    /// Its key columns. Those of an inverted index are one for the token.
     pub columns: Vec<KeyColumn>,
+    /// What an inverted index has tokens of.
+    pub inverted: Option<(OperatorClass, KeyColumn)>,
 }
 
 /// A column kept in the row's value.
@@ -126,6 +130,13 @@ impl IndexCodec {
             columns.push(column);
         }
         let predicate = bound.and_then(|bound| Expr::conjunction(bound.conditions.clone()));
+        let inverted = match index.inverted {
+            Some(class) => Some((
+                class,
+                std::mem::replace(&mut columns, vec![token_column()]).pop().ok_or_else(missing)?,
+            )),
+            None => None,
+        };
         Ok(IndexCodec {
             id: index.id,
             unique: index.unique && !index.timing.deferrable,
@@ -134,6 +145,7 @@ impl IndexCodec {
             predicate,
             prefix: prefix.freeze(),
             columns,
+            inverted,
         })
     }
 
@@ -149,11 +161,20 @@ impl IndexCodec {
             expr.columns(&mut |column| found |= positions.contains(&column));
             found
         };
+        let columns = self.columns.iter().chain(self.inverted.iter().map(|(_, column)| column));
         self.predicate.as_ref().is_some_and(reads)
-            || self.columns.iter().any(|column| match &column.expr {
+            || columns.into_iter().any(|column| match &column.expr {
                 Some(expr) => reads(expr),
                 None => positions.contains(&column.position),
             })
+    }
+
+    /// What the keys of the entries of a token of an inverted index begin with.
+    pub fn token_prefix(&self, token: &[u8]) -> SqlResult<Bytes> {
+        let mut key = BytesMut::with_capacity(self.prefix.len() + token.len() + 4);
+        key.put_slice(&self.prefix);
+        encoding::encode_key(&Datum::Bytea(Bytes::copy_from_slice(token)), false, &mut key)?;
+        Ok(key.freeze())
     }
 
     /// All keys of the index.
@@ -188,6 +209,31 @@ impl IndexCodec {
         let decode = |column: &KeyColumn| encoding::decode_key(column.ty, column.descending, &mut rest);
         let row = self.columns.iter().map(decode).collect::<SqlResult<Row>>()?;
         Ok((row, rest))
+    }
+}
+
+/// The column that the entries of an inverted index have.
+fn token_column() -> KeyColumn {
+    KeyColumn { position: usize::MAX, id: EXPRESSION, expr: None, ty: Type::BYTEA, descending: false }
+}
+
+/// The entries of a row in an index.
+#[derive(Debug)]
+pub enum Entries {
+    /// Of an ordered index.
+    One(Option<Entry>),
+    /// Of an inverted one.
+    Many(std::vec::IntoIter<Entry>),
+}
+
+impl Iterator for Entries {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        match self {
+            Entries::One(entry) => entry.take(),
+            Entries::Many(entries) => entries.next(),
+        }
     }
 }
 
@@ -334,7 +380,7 @@ impl TableCodec {
         Ok(out.freeze())
     }
 
-    /// The entry of a full row in a secondary index, if it has one. `row_key` is the row's own key.
+    /// The entry of a full row in an ordered secondary index, if it has one. `row_key` is the row's own key.
     pub fn index_entry(&self, index: &IndexCodec, row: &[Datum], row_key: &[u8]) -> SqlResult<Option<Entry>> {
         if !index.has(row)? {
             return Ok(None);
@@ -356,6 +402,33 @@ impl TableCodec {
         let key = check_key(key.freeze(), &self.table.name)?;
         let unchecked = (index.checked_later && !has_null).then(|| key.slice(..values_end));
         Ok(Some(Entry { key, value: value.freeze(), unique: index.unique && !has_null, unchecked }))
+    }
+
+    /// The entries of a full row in a secondary index; those of an inverted one in ascending order of their keys.
+    ///
+    /// # Errors
+    /// What computing an expression of the index fails with; 54000 for a key that is too long.
+    pub fn index_entries(&self, index: &IndexCodec, row: &[Datum], row_key: &[u8]) -> SqlResult<Entries> {
+        let Some((class, column)) = &index.inverted else {
+            return self.index_entry(index, row, row_key).map(Entries::One);
+        };
+        if !index.has(row)? {
+            return Ok(Entries::One(None));
+        }
+        let tokens = match &column.expr {
+            None => tokens(*class, row.get(column.position).unwrap_or(&Datum::Null))?,
+            Some(expr) => tokens(*class, &eval(expr, row, &index_env())?)?,
+        };
+        let primary_bytes = self.primary_bytes(row_key);
+        let entry = |token: Token| {
+            let mut key = BytesMut::from(index.token_prefix(&token)?);
+            key.put_slice(primary_bytes);
+            let key = check_key(key.freeze(), &self.table.name)?;
+            let value = Bytes::from_static(&[ENTRY_FORMAT]);
+            Ok(Entry { key, value, unique: false, unchecked: None })
+        };
+        let entries = tokens.into_iter().map(entry).collect::<SqlResult<Vec<_>>>()?;
+        Ok(Entries::Many(entries.into_iter()))
     }
 
     /// The bytes of the primary key columns that an entry of a secondary index holds.

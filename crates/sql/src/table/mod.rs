@@ -10,6 +10,7 @@
 //! | unique index, some column NULL | storage, index, its columns, the primary key columns' bytes | the same |
 //! | other index | storage, index, its columns, the primary key columns' bytes | entry format |
 //! | deferrable unique index | as of another index | entry format |
+//! | inverted index, for each token of its column ([`crate::inverted`]) | storage, index, the token as bytea, the primary key columns' bytes | entry format |
 //!
 //! A column of an index may be an expression, which is computed from the row. A partial index has entries of
 //! the rows only for which its predicate is true.

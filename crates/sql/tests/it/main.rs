@@ -9,6 +9,7 @@ mod database;
 mod deferred;
 mod engines;
 mod indexes;
+mod inverted;
 mod memory;
 mod operators;
 mod partial;

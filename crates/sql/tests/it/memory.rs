@@ -22,7 +22,7 @@ async fn fill(db: &mut Database) {
         "create table sales (id int primary key, shop int, note text, price numeric(10,2), day date, code char(8));
          insert into sales select n, n % 700, 'note ' || (n * 7919) % 10007, (n % 977)::numeric / 4,
             date '2020-01-01' + n % 365, 'c' || n % 90 from generate_series(1, 12000) n;
-         insert into sales values (20000, null, null, null, null, null);
+         insert into sales values (0, null, null, null, null, null), (20000, null, null, null, null, null);
          analyze sales",
     )
     .await;
@@ -39,7 +39,7 @@ async fn sorts_spill() {
         let query = format!("select id, note, price, code from sales order by {order}");
         db.execute("set statement_memory = '256MB'").await;
         let wanted = db.rows(&query).await;
-        assert_eq!(wanted.len(), 12_001);
+        assert_eq!(wanted.len(), 12_002);
         db.execute("set statement_memory = '1MB'").await;
         assert!(db.rows(&query).await == wanted, "{order}");
         db.execute("set statement_memory = '256MB'").await;
@@ -81,18 +81,18 @@ async fn what_cannot_fit_fails_and_the_session_goes_on() {
     db.execute("set statement_memory = '1MB'").await;
     let sort = "select id, note from sales order by note";
     assert_eq!(db.error(sort).await.code.as_str(), "53100");
-    for (engine, code) in [("row", "53100"), ("analytic", "53200")] {
+    for engine in ["row", "analytic"] {
         db.execute(&format!("set engine = '{engine}'")).await;
         let wide = "select repeat(note, 1000) || id, count(*) from sales group by 1";
-        assert_eq!(db.error(wide).await.code.as_str(), code, "{engine}");
+        assert_eq!(db.error(wide).await.code.as_str(), "53100", "{engine}");
     }
-    assert_eq!(db.rows("select count(*) from sales").await, ["12001"]);
+    assert_eq!(db.rows("select count(*) from sales").await, ["12002"]);
     // Without a directory.
     let mut db = Database::open().await;
     fill(&mut db).await;
     db.execute("set statement_memory = '1MB'").await;
     assert_eq!(db.error(sort).await.code.as_str(), "53200");
-    assert_eq!(db.rows("select count(*) from sales").await, ["12001"]);
+    assert_eq!(db.rows("select count(*) from sales").await, ["12002"]);
 }
 
 #[tokio::test]
@@ -149,8 +149,8 @@ async fn joins_aggregates_and_duplicates_of_the_row_engine_spill() {
     let join = |kind: &str| {
         format!(
             "select count(*), count(a.id), count(b.id), sum(a.id), sum(b.id), min(a.note), max(b.note), sum(a.id * b.shop)
-             from (select * from sales where id % 3 <> 0 or id = 20000) a
-             {kind} join (select * from sales where id % 4 <> 0 or id = 20000) b on a.note = b.note and a.price <= b.price"
+             from (select * from sales where id % 3 <> 0 or id in (0, 20000)) a
+             {kind} join (select * from sales where id % 4 <> 0 or id in (0, 20000)) b on a.note = b.note and a.price <= b.price"
         )
     };
     let queries = [
@@ -191,5 +191,5 @@ async fn what_is_of_one_key_and_does_not_fit_fails() {
     assert_eq!(db.error(one_key).await.code.as_str(), "53200");
     let one_group = "select length(string_agg(note || id, ',' order by code)) from sales";
     assert_eq!(db.error(one_group).await.code.as_str(), "53200");
-    assert_eq!(db.rows("select count(*) from sales").await, ["12001"]);
+    assert_eq!(db.rows("select count(*) from sales").await, ["12002"]);
 }

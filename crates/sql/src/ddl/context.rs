@@ -14,7 +14,7 @@ use crate::catalog::{CatalogSnapshot, Relation, oids};
 use crate::engine::Engine;
 use crate::exec::{MemoryBudget, kv_error};
 use crate::session::Notice;
-use crate::session::locks::LockKey;
+use crate::session::locks::{LockKey, mode};
 use crate::session::privileges::{denied, must_own};
 use crate::session::transaction::Open;
 use crate::session::view::{SessionView, Times};
@@ -73,9 +73,16 @@ impl DdlContext<'_> {
         Ok(found)
     }
 
-    /// Locks a table until the transaction ends.
+    /// Locks a table until the transaction ends. With a lock that keeps others from writing, what is read of it from then
+    /// on is as they have left it.
     pub(crate) async fn lock(&self, table: Oid, mode: u8) -> SqlResult<()> {
-        self.view.shared.lock(LockKey::Table(table), mode).await.map(|_| ())
+        self.view.shared.lock(LockKey::Table(table), mode).await?;
+        if mode >= mode::SHARE {
+            // The snapshot is older than the lock: it would lack what was committed in between, and an index that is built
+            // from it could not be committed.
+            self.open.txn.refresh().await.map_err(kv_error)?;
+        }
+        Ok(())
     }
 
     // Names.

@@ -262,7 +262,8 @@ impl Node {
             if let Some(to) = to {
                 self.pipeline.close_up_to(asker.range, to).await?;
             }
-            match self.refreshed(asker, &batch, to) {
+            let turn = self.turn_for_heavy(&batch).await;
+            match self.evaluated(turn, || self.refreshed(asker, &batch, to)) {
                 Ok(read_timestamp) => {
                     return Ok(BatchResponse {
                         responses: vec![Response::default()],

@@ -8,6 +8,7 @@ use crate::faults::Bug;
 use replication::Millis;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::runtime::RuntimeFlavor;
 
 /// Time and chance as a simulation gives them.
 pub trait Surroundings: Send + Sync {
@@ -117,6 +118,19 @@ impl Environment {
             if often < cases {
                 tokio::time::sleep(Duration::from_micros(micros * u64::from(length))).await;
             }
+        }
+    }
+
+    /// Runs what may take long where it stands, while others do what this thread would have done next: take in what
+    /// clients send, for one. On a runtime of one thread, as in a simulation, nobody can.
+    pub fn in_place<T>(&self, work: impl FnOnce() -> T) -> T {
+        let has_others = || {
+            let runtime = tokio::runtime::Handle::try_current();
+            runtime.is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+        };
+        match &self.0 {
+            Source::Machine(_) if has_others() => tokio::task::block_in_place(work),
+            _ => work(),
         }
     }
 

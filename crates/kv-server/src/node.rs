@@ -45,7 +45,7 @@ use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
 use storage::txn_record::{self, RecordStatus, TxnRecord};
 use storage::{Engine, StorageError, StorageResult, WriteBatch};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
@@ -54,6 +54,8 @@ const SHARDS: usize = 16;
 pub(crate) const INLINE_SCAN_BYTES: u64 = 128 << 10;
 /// Requests evaluated there.
 const INLINE_REQUESTS: usize = 64;
+/// Most batches that are being evaluated and may take long; others wait for their turn.
+const MAX_HEAVY: usize = 8;
 /// Most ranges that are being woken because their keys were looked for in others.
 const MAX_WAKING: usize = 8;
 
@@ -111,6 +113,8 @@ pub struct Node {
     distrusted: Mutex<HashSet<RangeId>>,
     /// Bounds ranges that are woken because their keys were looked for elsewhere.
     waking: Arc<Semaphore>,
+    /// Bounds batches that are evaluated at a time and may take long.
+    heavy: Semaphore,
 }
 
 impl Node {
@@ -188,6 +192,7 @@ impl Node {
             promises: Promises::default(),
             distrusted: Mutex::default(),
             waking: Arc::new(Semaphore::new(MAX_WAKING)),
+            heavy: Semaphore::new(MAX_HEAVY),
         });
         node.pipeline.set_hook(Arc::new(Listener(Arc::downgrade(&node))));
         tokio::spawn(crate::resolve::run(Arc::downgrade(&node), jobs));
@@ -356,7 +361,11 @@ impl Node {
                 let node = Arc::clone(self);
                 Answer::Heavy(Box::pin(async move { node.list(asker, &batch) }))
             }
-            Class::Refresh => Answer::Later(Box::pin(Arc::clone(self).refresh(asker, batch))),
+            Class::Refresh => {
+                let heavy = is_heavy(&batch);
+                let answer = Box::pin(Arc::clone(self).refresh(asker, batch));
+                if heavy { Answer::Heavy(answer) } else { Answer::Later(answer) }
+            }
             Class::Decide => Answer::Later(Box::pin(Arc::clone(self).decide(asker, batch))),
             Class::Transfer => Answer::Ready(self.transfer(asker, &batch)),
             Class::Resolve => Answer::Later(Box::pin(Arc::clone(self).resolve(asker, batch))),
@@ -670,8 +679,12 @@ impl Node {
                 WriteKind::Locking => None,
                 _ => Some(self.pipeline.reserve(batch.encoded_len() * 2).await?),
             };
-            let evaluated = Evaluation::new(&self, asker, part, &batch, &latched, kind)
-                .and_then(|evaluation| evaluation.run(generation));
+            let turn = self.turn_for_heavy(&batch).await;
+            let evaluate = || {
+                Evaluation::new(&self, asker, part, &batch, &latched, kind)
+                    .and_then(|evaluation| evaluation.run(generation))
+            };
+            let evaluated = self.evaluated(turn, evaluate);
             let outcome = match evaluated {
                 Ok(outcome) => outcome,
                 Err(Stop::Failed(error)) => return Err(error),
@@ -811,6 +824,17 @@ impl Node {
                 }
             };
         }
+    }
+
+    /// Waits until a batch may be evaluated that may take long; nothing for others.
+    pub(crate) async fn turn_for_heavy(&self, batch: &BatchRequest) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        if is_heavy(batch) { self.heavy.acquire().await.ok() } else { None }
+    }
+
+    /// Evaluates something, and if that may take long lets no one else wait for it who could be served by this thread.
+    pub(crate) fn evaluated<T>(&self, turn: Option<SemaphorePermit<'_>>, evaluate: impl FnOnce() -> T) -> T {
+        if turn.is_some() { self.pipeline.environment().in_place(evaluate) } else { evaluate() }
     }
 
     /// What a batch latches, and the state of the transaction's intents that this rests on.

@@ -224,14 +224,13 @@ mod tests {
         assert_eq!(node.pipeline.span(left), None, "it sleeps");
         assert_eq!(read(&node, right, "z").await, Err(KvErrorKind::RangeNotFound));
         // Who asked is told at once; it is woken meanwhile.
-        let woken = async {
-            while node.pipeline.span(left).is_none() {
+        let told = async {
+            while spans(&node) != merged {
                 tokio::time::sleep(Duration::from_millis(5)).await;
+                cluster.report(&node, true).await.expect("report");
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), woken).await.expect("nobody woke it");
-        cluster.report(&node, true).await.expect("report");
-        assert_eq!(spans(&node), merged);
+        tokio::time::timeout(Duration::from_secs(60), told).await.expect("nobody woke it");
         assert_eq!(read(&node, left, "z").await, Ok(()));
     }
 

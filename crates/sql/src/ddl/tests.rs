@@ -59,7 +59,7 @@ fn alter_table_reads_several_actions() {
 #[test]
 fn what_is_missing_is_named() {
     for (text, what) in [
-        ("CREATE INDEX ON t USING gin (a)", "index method \"gin\""),
+        ("CREATE INDEX ON t USING gist (a)", "index method \"gist\""),
         ("ALTER TABLE t INHERIT u", "ALTER TABLE … INHERIT"),
     ] {
         let Ddl::Unsupported(named) = read(text).unwrap() else { panic!("{text} is supported") };

@@ -148,3 +148,26 @@ impl Environment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn work_in_place_keeps_nobody_from_the_only_thread() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let task = runtime.spawn(async {
+            let (answer, waiting) = mpsc::channel();
+            tokio::spawn(async move { answer.send(()) });
+            // Goes on only if the other task runs meanwhile; the limit is there for the case that it does not.
+            Environment::of_machine().in_place(|| waiting.recv_timeout(Duration::from_secs(20)))
+        });
+        runtime.block_on(task).unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn work_in_place_is_done_where_there_is_but_one_thread() {
+        assert_eq!(Environment::of_machine().in_place(|| 7), 7);
+    }
+}

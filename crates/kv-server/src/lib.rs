@@ -13,7 +13,7 @@
 //!                                                                └─► command ─► pipeline ─► answer
 //! ```
 //!
-//! * [`authorize`]: whose keys a request may touch; before anything else.
+//! * [`authorize`]: whose keys a request may touch; before anything else. `classify`: which way a batch takes.
 //! * [`latch`], [`lock_table`], [`shard`]: who may evaluate, who waits for whom, which transactions are
 //!   open. Pure, in memory, bounded by what is going on.
 //! * [`evaluate`], [`read`]: from requests to effects; `key_states`, `vacancy`: what a batch knows of the keys that it
@@ -88,6 +88,7 @@ pub mod admin;
 pub mod authorize;
 pub mod bounds;
 pub mod check;
+mod classify;
 pub mod clock_check;
 pub mod cluster;
 mod column_page;

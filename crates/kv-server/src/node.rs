@@ -11,6 +11,7 @@
 use crate::admin;
 use crate::authorize::{Caller, authorize};
 use crate::bounds;
+use crate::classify::{Class, aborts_for_good, classify, is_heavy, wanted_timestamp};
 use crate::cluster::{CLUSTER, Cluster, Myself};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
@@ -52,8 +53,6 @@ const SHARDS: usize = 16;
 
 /// Bytes of rows read on a connection's own task.
 pub(crate) const INLINE_SCAN_BYTES: u64 = 128 << 10;
-/// Requests evaluated there.
-const INLINE_REQUESTS: usize = 64;
 /// Most batches that are being evaluated and may take long; others wait for their turn.
 const MAX_HEAVY: usize = 8;
 /// Most ranges that are being woken because their keys were looked for in others.
@@ -1080,21 +1079,6 @@ pub(crate) fn check_lease(header: &Header, lease: u64) -> Result<(), KvError> {
     }
 }
 
-fn aborts_for_good(batch: &BatchRequest) -> bool {
-    let last = batch.requests.last().and_then(|request| request.kind.as_ref());
-    matches!(last, Some(RequestKind::EndTxn(end)) if end.for_good)
-}
-
-/// Where a batch wants to be prepared or committed, if it says so.
-fn wanted_timestamp(batch: &BatchRequest) -> Option<Timestamp> {
-    match &batch.requests.last()?.kind {
-        Some(RequestKind::EndTxn(end)) => {
-            end.commit_at.or_else(|| end.prepare.as_ref().map(|prepare| prepare.timestamp))
-        }
-        _ => None,
-    }
-}
-
 /// What is left to do for an aborted transaction.
 pub(crate) fn abort_job(part: PartKey, entry: &TxnEntry) -> Option<ResolveJob> {
     let record = entry.record.is_some();
@@ -1151,59 +1135,4 @@ pub(crate) fn part_key(asker: Asker, header: &Header) -> Result<PartKey, KvError
         Some(id) => Ok(PartKey { range: asker.range, txn: TxnKey { tenant: asker.tenant, id } }),
         None => Err(KvError::new(KvErrorKind::InvalidRequest, "a transaction id has 16 bytes")),
     }
-}
-
-enum Class {
-    Read,
-    Abort,
-    Evaluate(WriteKind),
-    List,
-    Refresh,
-    Decide,
-    Resolve,
-    Transfer,
-}
-
-fn classify(batch: &BatchRequest) -> Class {
-    let in_txn = batch.header.txn.is_some();
-    let (mut writes, mut locks, mut outside) = (false, false, false);
-    for request in &batch.requests {
-        match &request.kind {
-            Some(RequestKind::Get(get)) => locks |= get.lock != LockStrength::None as i32,
-            Some(RequestKind::Scan(scan)) => locks |= scan.lock != LockStrength::None as i32,
-            Some(RequestKind::EndTxn(end)) => {
-                return match (end.commit, &end.prepare) {
-                    (true, None) => Class::Evaluate(WriteKind::Commit),
-                    (true, Some(_)) => Class::Evaluate(WriteKind::Prepare),
-                    (false, _) => Class::Abort,
-                };
-            }
-            Some(RequestKind::ListContention(_)) => return Class::List,
-            Some(RequestKind::Refresh(_)) => return Class::Refresh,
-            Some(RequestKind::DecideTxn(_)) => return Class::Decide,
-            Some(RequestKind::ResolveTxn(_)) => return Class::Resolve,
-            Some(RequestKind::DetachTxn(_) | RequestKind::AdoptTxn(_)) => return Class::Transfer,
-            None => {}
-            Some(RequestKind::Increment(_) | RequestKind::ClearRange(_)) => {
-                outside = true;
-            }
-            Some(_) => writes = true,
-        }
-    }
-    match (outside, writes, locks, in_txn) {
-        (true, ..) | (_, true, _, false) => Class::Evaluate(WriteKind::Lone),
-        (_, true, _, true) => Class::Evaluate(WriteKind::Flush),
-        (_, false, true, true) => Class::Evaluate(WriteKind::Locking),
-        _ => Class::Read,
-    }
-}
-
-/// Whether evaluating a batch may take long: it goes over ranges, or is large.
-fn is_heavy(batch: &BatchRequest) -> bool {
-    batch.requests.len() > INLINE_REQUESTS
-        || batch.header.refresh_spans.iter().any(|span| !span.is_point())
-        || batch
-            .requests
-            .iter()
-            .any(|request| matches!(request.kind, Some(RequestKind::Scan(_) | RequestKind::DeleteRange(_))))
 }

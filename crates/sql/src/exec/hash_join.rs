@@ -79,19 +79,31 @@ struct Probe {
     candidate: u32,
 }
 
-/// A hash table over the right side, probed by each left row. If it does not fit into memory, both sides are divided among
-/// files by their keys, and each pair of these is joined by itself.
-pub(crate) struct HashJoin<'p> {
+/// What is joined how: the same for all rows, and for the pairs of files that they may be divided among.
+#[derive(Clone)]
+struct Shape<'p> {
     kind: JoinKind,
-    left: KeyedInput<'p>,
-    right: KeyedInput<'p>,
-    /// Types of keys and rows.
+    /// Types of keys and rows, left and right.
     types: [Arc<[Type]>; 2],
     /// How many values a key has.
     key_width: usize,
     on: Option<&'p Expr>,
     scope: Scope<'p>,
     widths: (usize, usize),
+}
+
+impl Shape<'_> {
+    fn keeps_all_right(&self) -> bool {
+        matches!(self.kind, JoinKind::Right | JoinKind::Full)
+    }
+}
+
+/// A hash table over the right side, probed by each left row. If it does not fit into memory, both sides are divided among
+/// files by their keys, and each pair of these is joined by itself.
+pub(crate) struct HashJoin<'p> {
+    shape: Shape<'p>,
+    left: KeyedInput<'p>,
+    right: KeyedInput<'p>,
     /// How often the rows were divided.
     level: u32,
     build: Option<Build<'p>>,
@@ -127,37 +139,33 @@ impl<'p> HashJoin<'p> {
     ) -> SqlResult<Self> {
         let [left_keys, right_keys] = [|(key, _): &'p (Expr, Expr)| key, |(_, key): &'p (Expr, Expr)| key];
         let input = |plan, keys| Ok(KeyedInput::Computed { input: build(plan, scope)?, keys });
-        Ok(HashJoin {
+        let shape = Shape {
             kind,
-            left: input(left, keys.iter().map(left_keys).collect())?,
-            right: input(right, keys.iter().map(right_keys).collect())?,
             types: [types(keys.iter().map(left_keys), left), types(keys.iter().map(right_keys), right)],
             key_width: keys.len(),
             on,
             scope: scope.clone(),
             widths: (left.columns.len(), right.columns.len()),
-            level: 0,
-            build: None,
-            pending: Vec::new().into_iter(),
-            current: None,
-            left_done: false,
-            leftover: 0,
-            memory: Reservation::default(),
-        })
+        };
+        let left = input(left, keys.iter().map(left_keys).collect())?;
+        let right = input(right, keys.iter().map(right_keys).collect())?;
+        Ok(Self::over(shape, left, right, 0))
     }
 
     /// The same of the rows in a pair of files.
     fn of_pair(&self, left: Run, right: Run) -> Self {
+        let [left_types, right_types] = &self.shape.types;
+        let left = KeyedInput::spilled(left, left_types, self.shape.key_width);
+        let right = KeyedInput::spilled(right, right_types, self.shape.key_width);
+        Self::over(self.shape.clone(), left, right, self.level + 1)
+    }
+
+    fn over(shape: Shape<'p>, left: KeyedInput<'p>, right: KeyedInput<'p>, level: u32) -> Self {
         HashJoin {
-            kind: self.kind,
-            left: KeyedInput::spilled(left, &self.types[0], self.key_width),
-            right: KeyedInput::spilled(right, &self.types[1], self.key_width),
-            types: self.types.clone(),
-            key_width: self.key_width,
-            on: self.on,
-            scope: self.scope.clone(),
-            widths: self.widths,
-            level: self.level + 1,
+            shape,
+            left,
+            right,
+            level,
             build: None,
             pending: Vec::new().into_iter(),
             current: None,
@@ -165,10 +173,6 @@ impl<'p> HashJoin<'p> {
             leftover: 0,
             memory: Reservation::default(),
         }
-    }
-
-    fn keeps_all_right(&self) -> bool {
-        matches!(self.kind, JoinKind::Right | JoinKind::Full)
     }
 
     async fn read_right(&mut self, cx: &ExecContext<'_>) -> SqlResult<Build<'p>> {
@@ -179,12 +183,12 @@ impl<'p> HashJoin<'p> {
             rows: Vec::new(),
             matched: Vec::new(),
         };
-        let keeps_all = self.keeps_all_right();
+        let keeps_all = self.shape.keeps_all_right();
         let mut key = Row::new();
         while let Some(batch) = self.right.next(cx).await? {
             let mut bytes = 0;
             {
-                let env = self.scope.env(cx);
+                let env = self.shape.scope.env(cx);
                 for mut row in batch {
                     self.right.split(&mut row, &mut key, &env)?;
                     if keeps_all || !key.iter().any(Datum::is_null) {
@@ -210,18 +214,18 @@ impl<'p> HashJoin<'p> {
         cx: &ExecContext<'_>,
         full: SqlError,
     ) -> SqlResult<Build<'p>> {
-        let [left_types, right_types] = &self.types;
+        let [left_types, right_types] = &self.shape.types;
         let all_types = left_types.iter().chain(&**right_types).copied();
         let mut right = Partitions::begin(cx, all_types.clone(), self.level, full.clone())?;
-        side.divide(self.key_width, &mut right)?;
+        side.divide(self.shape.key_width, &mut right)?;
         self.memory.release();
         let finds = |key: &[Datum]| !key.iter().any(Datum::is_null);
-        let keeps_all = self.keeps_all_right();
-        self.right.divide(cx, &self.scope, &mut right, |key| keeps_all || finds(key)).await?;
+        let keeps_all = self.shape.keeps_all_right();
+        self.right.divide(cx, &self.shape.scope, &mut right, |key| keeps_all || finds(key)).await?;
         let right = right.finish()?;
         let mut left = Partitions::begin(cx, all_types, self.level, full)?;
-        let keeps_all = matches!(self.kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti);
-        self.left.divide(cx, &self.scope, &mut left, |key| keeps_all || finds(key)).await?;
+        let keeps_all = matches!(self.shape.kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti);
+        self.left.divide(cx, &self.shape.scope, &mut left, |key| keeps_all || finds(key)).await?;
         let pairs: Vec<_> = left.finish()?.into_iter().zip(right).collect();
         Ok(Build::Divided { pairs: pairs.into_iter(), current: None })
     }
@@ -241,14 +245,14 @@ impl<'p> HashJoin<'p> {
                 return Ok(Some(batch));
             }
             let Some((left, right)) = pairs.next() else { return Ok(None) };
-            let nothing = left.is_empty() && (right.is_empty() || !self.keeps_all_right());
+            let nothing = left.is_empty() && (right.is_empty() || !self.shape.keeps_all_right());
             *current = (!nothing).then(|| Box::new(self.of_pair(left, right)));
             cx.pause().await?;
         }
     }
 
     fn probe(&self, side: &BuildSide, mut row: Row, key: &mut Row, cx: &ExecContext<'_>) -> SqlResult<Probe> {
-        self.left.split(&mut row, key, &self.scope.env(cx))?;
+        self.left.split(&mut row, key, &self.shape.scope.env(cx))?;
         Ok(Probe { row, matched: false, candidate: side.find(key) })
     }
 
@@ -267,20 +271,20 @@ impl<'p> HashJoin<'p> {
             }
             let index = current.candidate as usize;
             current.candidate = side.next[index];
-            let row_only = matches!(self.kind, JoinKind::Semi | JoinKind::Anti);
-            let candidate = if row_only && self.on.is_none() {
+            let row_only = matches!(self.shape.kind, JoinKind::Semi | JoinKind::Anti);
+            let candidate = if row_only && self.shape.on.is_none() {
                 Row::new()
             } else {
                 pair(&current.row, &side.rows[index])
             };
-            if !accepts(self.on, &candidate, &self.scope, cx)? {
+            if !accepts(self.shape.on, &candidate, &self.shape.scope, cx)? {
                 continue;
             }
             current.matched = true;
             if let Some(matched) = side.matched.get_mut(index) {
                 *matched = true;
             }
-            match self.kind {
+            match self.shape.kind {
                 JoinKind::Semi => {
                     out.push(std::mem::take(&mut current.row));
                     return Ok(true);
@@ -291,9 +295,9 @@ impl<'p> HashJoin<'p> {
         }
         if !current.matched {
             let row = std::mem::take(&mut current.row);
-            match self.kind {
+            match self.shape.kind {
                 JoinKind::Anti => out.push(row),
-                JoinKind::Left | JoinKind::Full => out.push(padded_left(row, self.widths.1)),
+                JoinKind::Left | JoinKind::Full => out.push(padded_left(row, self.shape.widths.1)),
                 _ => {}
             }
         }
@@ -307,7 +311,7 @@ impl<'p> HashJoin<'p> {
         {
             self.leftover += 1;
             if !matched {
-                out.push(padded_right(self.widths.0, row));
+                out.push(padded_right(self.shape.widths.0, row));
             }
         }
     }

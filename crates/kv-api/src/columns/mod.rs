@@ -25,6 +25,8 @@ mod aggregation;
 mod batch;
 mod condition;
 mod fold;
+#[cfg(test)]
+mod fuzz;
 mod like;
 mod reader;
 

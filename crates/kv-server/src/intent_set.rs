@@ -4,8 +4,11 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use kv_api::Span;
 
-/// Most keys of flushed intents a transaction remembers one by one.
-const EXACT_INTENT_KEYS: usize = 512;
+/// Most keys of flushed intents a transaction remembers one by one. Looking for those of a span costs more, also for what
+/// others have left there.
+const EXACT_INTENT_KEYS: usize = 4096;
+/// Most bytes of such keys.
+const EXACT_INTENT_BYTES: usize = 256 << 10;
 /// Most spans it remembers beyond that.
 const INTENT_SPANS: usize = 128;
 /// Keys that agree in this many bytes, the tenant, table and index, share such a span.
@@ -16,6 +19,8 @@ const SPAN_PREFIX: usize = 13;
 pub struct IntentSet {
     /// Every key, as long as there are few.
     exact: HashSet<Bytes>,
+    /// Bytes of them.
+    exact_bytes: usize,
     /// First and last keys by common prefix, once there are many.
     spans: Vec<(Bytes, Bytes)>,
     /// Grows with every change.
@@ -35,11 +40,12 @@ impl IntentSet {
 
     /// The set that a transaction record has: spans that hold every key.
     pub fn of_spans(spans: &[Span]) -> Self {
-        let points = spans.iter().all(Span::is_point) && spans.len() <= EXACT_INTENT_KEYS;
+        let bytes: usize = spans.iter().map(|span| span.start.len()).sum();
+        let few = spans.len() <= EXACT_INTENT_KEYS && bytes <= EXACT_INTENT_BYTES;
         let generation = u64::from(!spans.is_empty());
-        if points {
+        if few && spans.iter().all(Span::is_point) {
             let exact = spans.iter().map(|span| span.start.clone()).collect();
-            return IntentSet { exact, generation, ..IntentSet::default() };
+            return IntentSet { exact, exact_bytes: bytes, generation, ..IntentSet::default() };
         }
         // The end of a span that is no point is no key of it; that it counts as one does no harm.
         let last = |span: &Span| if span.is_point() { span.start.clone() } else { span.end.clone() };
@@ -52,9 +58,10 @@ impl IntentSet {
         self.generation += 1;
         if self.spans.is_empty() {
             if !self.exact.contains(key) {
+                self.exact_bytes += key.len();
                 self.exact.insert(Bytes::copy_from_slice(key));
             }
-            if self.exact.len() > EXACT_INTENT_KEYS {
+            if self.exact.len() > EXACT_INTENT_KEYS || self.exact_bytes > EXACT_INTENT_BYTES {
                 for key in std::mem::take(&mut self.exact) {
                     self.widen(&key);
                 }
@@ -126,7 +133,7 @@ mod tests {
         }
         assert_eq!(set.exact().map(|keys| keys.len()), Some(10));
         for table in 0..200 {
-            for row in 0..20 {
+            for row in 0..30 {
                 set.insert(&key(table, row * 7));
             }
         }
@@ -134,10 +141,22 @@ mod tests {
         let spans = set.covering();
         assert!(spans.len() <= INTENT_SPANS);
         for table in 0..200 {
-            for row in 0..20 {
+            for row in 0..30 {
                 assert!(spans.iter().any(|span| span.contains(&key(table, row * 7))));
             }
         }
+    }
+
+    #[test]
+    fn long_keys_are_remembered_one_by_one_as_long_as_they_are_few_bytes() {
+        let mut set = IntentSet::default();
+        let long = |number: u8| Bytes::from([&[number][..], &[0; 10_000]].concat());
+        (0..26).for_each(|number| set.insert(&long(number)));
+        let points: Vec<Span> = set.exact().unwrap().into_iter().map(Span::point).collect();
+        assert!(IntentSet::of_spans(&points).exact().is_some());
+        set.insert(&long(26));
+        assert_eq!(set.exact(), None);
+        assert!(IntentSet::of_spans(&[&points[..], &[Span::point(long(26))]].concat()).exact().is_none());
     }
 
     #[test]

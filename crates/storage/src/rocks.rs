@@ -23,6 +23,11 @@ use std::sync::Arc;
 /// The block cache has two to the power of this parts with a lock each.
 const CACHE_SHARD_BITS: i32 = 4;
 
+/// Size at which a memtable of intents is written out.
+const LOCKS_MEMTABLE_BYTES: usize = 8 << 20;
+/// A file with so many entries in a row of which half are deletions has too many of them.
+const TOMBSTONE_WINDOW: usize = 4096;
+
 /// Files of the history older than this are rewritten, which drops their garbage.
 const HISTORY_REWRITE_SECONDS: u64 = 3600;
 
@@ -171,6 +176,9 @@ fn space_options(space: Space, config: &RocksConfig, cache: &Cache) -> Options {
             options.set_memtable_whole_key_filtering(true);
             options.set_memtable_prefix_bloom_ratio(0.05);
             options.set_write_buffer_size(config.memtable_bytes);
+            if space == Space::Locks {
+                drop_tombstones(&mut options, config);
+            }
         }
         Space::History => {
             options.set_write_buffer_size(config.memtable_bytes);
@@ -185,6 +193,14 @@ fn space_options(space: Space, config: &RocksConfig, cache: &Cache) -> Options {
     }
     options.set_block_based_table_factory(&table);
     options
+}
+
+/// What lies among intents is soon deleted, and whoever looks through a span for the intents of one transaction steps over
+/// what is left of all others: each of many large transactions would pay for those before it. So memtables of intents are
+/// small, and a file that is mostly deletions is compacted at once.
+fn drop_tombstones(options: &mut Options, config: &RocksConfig) {
+    options.set_write_buffer_size(config.memtable_bytes.min(LOCKS_MEMTABLE_BYTES));
+    options.add_compact_on_deletion_collector_factory(TOMBSTONE_WINDOW, TOMBSTONE_WINDOW / 2, 0.5);
 }
 
 /// For the space RocksDB insists on and nobody uses. After a full disk RocksDB wants room for the largest

@@ -49,7 +49,7 @@ async fn a_large_commit_survives_whole_before_and_while_its_intents_are_settled(
         let client = test.client();
         client.put("r0001", "old").await;
         let mut txn = client.begin();
-        for chunk in (0..3000).collect::<Vec<_>>().chunks(500) {
+        for chunk in (0..6000).collect::<Vec<_>>().chunks(500) {
             txn.send(chunk.iter().map(|row| put(&format!("r{row:04}"), "new", 1)).collect())
                 .await
                 .expect("flush");
@@ -64,10 +64,10 @@ async fn a_large_commit_survives_whole_before_and_while_its_intents_are_settled(
         }
         let after = restart(&test);
         let rows = after.client().scan_all().await;
-        assert_eq!(rows.len(), 3000);
+        assert_eq!(rows.len(), 6000);
         assert!(rows.iter().all(|(_, value)| value == "new"));
         let again = restart(&after);
-        assert_eq!(again.client().scan_all().await.len(), 3000, "settled once and for all");
+        assert_eq!(again.client().scan_all().await.len(), 6000, "settled once and for all");
     }
 }
 
@@ -184,7 +184,7 @@ async fn rocksdb_keeps_what_was_acknowledged_when_the_process_dies() {
             client.send(vec![small]).await.expect("put");
         }
         let mut large = client.begin();
-        for chunk in (0..1200).collect::<Vec<_>>().chunks(400) {
+        for chunk in (0..5000).collect::<Vec<_>>().chunks(1000) {
             let requests =
                 chunk.iter().map(|row| put(&format!("{round}/large{row:04}"), &"x".repeat(500), 1)).collect();
             large.send(requests).await.expect("flush");
@@ -192,7 +192,7 @@ async fn rocksdb_keeps_what_was_acknowledged_when_the_process_dies() {
         large.commit(vec![]).await.expect("commit");
         let mut open_txn = client.begin();
         open_txn.send(vec![put(&format!("{round}/open"), "x", 1)]).await.expect("flush");
-        rows += 1220;
+        rows += 5020;
         let image = tempfile::tempdir().expect("temporary directory");
         // Holds background work still while the files are copied.
         crash_image(directory.path(), image.path());

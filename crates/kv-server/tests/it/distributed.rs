@@ -510,7 +510,7 @@ async fn a_large_part_is_settled_before_its_record_is_gone() {
     let two = Two::start().await;
     let txn = Coordinator::begin(&two.node.client());
     let at = soon();
-    let names: Vec<String> = (0..2_000).map(|number| format!("x{number:04}")).collect();
+    let names: Vec<String> = (0..5_000).map(|number| format!("x{number:04}")).collect();
     txn.prepare(&two, "a", "1", at, &["a"]).await.expect("prepare");
     let prepare = Prepare { anchor: key("a"), timestamp: at, staged: vec![] };
     let end = RequestKind::EndTxn(EndTxn { commit: true, prepare: Some(prepare), ..EndTxn::default() });

@@ -526,7 +526,7 @@ async fn aborted_writes_leave_nothing() {
     let client = test.client();
     client.put("a", "old").await;
     let mut txn = client.begin();
-    txn.send((0..2000).map(|row| put(&format!("r{row}"), "x", 1)).collect()).await.expect("flush");
+    txn.send((0..5000).map(|row| put(&format!("r{row}"), "x", 1)).collect()).await.expect("flush");
     txn.send(vec![put("a", "x", 2)]).await.expect("flush");
     txn.abort().await.expect("abort");
     txn.abort().await.expect("twice is once");

@@ -2,7 +2,7 @@
 //!
 //! [`parse`] splits a query string into statements, parses each with `sqlparser`'s PostgreSQL
 //! dialect, and says of which kind it is. Forms of PostgreSQL's that `sqlparser` lacks are rewritten
-//! in the token stream first ([`rewrite`]); a utility statement it cannot parse at all is passed on as
+//! in the token stream first ([`rewrite`], [`joins`]); a utility statement it cannot parse at all is passed on as
 //! its tokens ([`Ast::Tokens`]) for the catalog code to try.
 //!
 //! # Rules
@@ -22,6 +22,7 @@ mod as_of;
 mod classify;
 mod dialect;
 mod error;
+mod joins;
 mod limits;
 mod normalize;
 mod rewrite;
@@ -243,6 +244,9 @@ fn parse_segment(source: &Source, text: Arc<str>, mut tokens: Vec<TokenWithSpan>
     let parameters = highest_parameter(&tokens)?;
     let as_of = as_of::take(source, kind, &mut tokens)?;
     let marks = rewrite::rewrite(&mut tokens);
+    if joins::parenthesize(&mut tokens) {
+        limits::check(&tokens)?;
+    }
     let ast = match classify::shortcut(kind, &tokens) {
         Some(statement) => Ast::Sql(Box::new(statement)),
         None => parse_tokens(source, kind, tokens)?,

@@ -156,3 +156,40 @@ fn as_of_is_taken_out_wherever_it_stands() {
     let many = format!("SELECT a FROM t{}", " AS OF SYSTEM TIME 5".repeat(101));
     assert_eq!(parse(&many).unwrap_err().code, SqlState::TOO_COMPLEX);
 }
+
+#[test]
+fn joins_within_joins_get_their_parentheses() {
+    for (text, meant) in [
+        ("SELECT * FROM a JOIN b JOIN c ON x ON y", "SELECT * FROM a JOIN (b JOIN c ON x) ON y"),
+        (
+            "SELECT * FROM a LEFT JOIN b JOIN c JOIN d ON x ON y ON z WHERE w",
+            "SELECT * FROM a LEFT JOIN (b JOIN (c JOIN d ON x) ON y) ON z WHERE w",
+        ),
+        (
+            "SELECT * FROM a JOIN b JOIN c ON x JOIN d USING (e) ON y JOIN f ON g",
+            "SELECT * FROM a JOIN (b JOIN c ON x JOIN d USING(e)) ON y JOIN f ON g",
+        ),
+        ("SELECT * FROM a JOIN b CROSS JOIN c ON x", "SELECT * FROM a JOIN (b CROSS JOIN c) ON x"),
+        (
+            "SELECT * FROM a JOIN b NATURAL LEFT JOIN c ON x",
+            "SELECT * FROM a JOIN (b NATURAL LEFT JOIN c) ON x",
+        ),
+        (
+            "SELECT * FROM a JOIN b ON x JOIN c ON y, d JOIN e ON z",
+            "SELECT * FROM a JOIN b ON x JOIN c ON y, d JOIN e ON z",
+        ),
+        ("SELECT * FROM a NATURAL JOIN b JOIN c ON y", "SELECT * FROM a NATURAL JOIN b JOIN c ON y"),
+        (
+            "SELECT * FROM a JOIN (SELECT DISTINCT ON (p) * FROM b JOIN c JOIN d ON x ON y) q ON z",
+            "SELECT * FROM a JOIN (SELECT DISTINCT ON (p) * FROM b JOIN (c JOIN d ON x) ON y) q ON z",
+        ),
+    ] {
+        assert_eq!(parse_one(text).unwrap().sql().unwrap().to_string(), meant, "{text}");
+    }
+    assert_eq!(
+        parse_one("SELECT * FROM a JOIN b JOIN c ON x ON y ON z").unwrap_err().code,
+        SqlState::SYNTAX_ERROR
+    );
+    let deep = format!("SELECT 1 FROM a {} {}", "JOIN a ".repeat(5_000), "ON true ".repeat(5_000));
+    assert_eq!(parse_one(&deep).unwrap_err().code, SqlState::TOO_COMPLEX);
+}

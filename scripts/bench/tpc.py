@@ -18,10 +18,21 @@ LINEITEM = """CREATE TABLE {} (l_orderkey bigint NOT NULL, l_partkey int NOT NUL
 
 def family_cpu(pid):
     """CPU seconds of a process, of its children, and of those that it has waited for."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    gone = (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return cpu_seconds(pid) + gone + sum(map(cpu_seconds, children))
+
+    def waited_for():
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[13]) + int(fields[14])
+
+    while True:
+        gone = waited_for()
+        try:
+            children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            used = cpu_seconds(pid) + sum(map(cpu_seconds, children))
+        except FileNotFoundError:
+            continue
+        # One that ended meanwhile may be missing here and there.
+        if waited_for() == gone:
+            return used + gone / os.sysconf("SC_CLK_TCK")
 
 
 class Ours:

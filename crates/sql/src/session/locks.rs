@@ -303,16 +303,24 @@ impl LockManager {
         free
     }
 
-    /// Gives another owner a lock that `from` holds, although the two may exclude each other.
-    pub(crate) fn share(&self, from: u64, to: u64, key: LockKey, mode: u8, scope: Scope) -> bool {
+    /// Makes a lock that `from` holds in its transaction one of `to`, for as long as that keeps it. False if there is none.
+    pub(crate) fn hand_over(&self, from: u64, to: u64, key: LockKey, mode: u8) -> bool {
         let mut state = self.0.lock();
         let State { entries, next_hold, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&key) else { return false };
-        let holds = entry.holds.iter().any(|hold| hold.owner == from && hold.modes() & 1 << mode != 0);
-        if holds {
-            entry.hold(to, mode, scope, next_hold);
-        }
-        holds
+        let hold = entry.holds.iter_mut().find(|hold| hold.owner == from && hold.scope == Scope::Transaction);
+        let Some(count) = hold.map(|hold| &mut hold.counts[mode as usize]).filter(|count| **count > 0) else {
+            return false;
+        };
+        *count = 0;
+        entry.holds.retain(|hold| hold.modes() != 0);
+        entry.hold(to, mode, Scope::Session, next_hold);
+        true
+    }
+
+    /// How many holds an owner that drains a lock still waits for.
+    pub(crate) fn draining(&self, owner: u64) -> usize {
+        self.0.lock().drains.get(&owner).map_or(0, |drain| drain.holds.len())
     }
 
     /// How many others hold a lock that conflicts with a mode.
@@ -522,6 +530,7 @@ mod tests {
         }
         assert_eq!(manager.drain(1, T, mode::SHARE, None).await.unwrap_err().code, SqlState::DEADLOCK);
         wait.abort();
+        assert!(wait.await.is_err());
         let soon = Some(Duration::from_millis(1));
         let timed_out = manager.drain(1, T, mode::SHARE, soon).await.unwrap_err();
         assert_eq!(timed_out.code, SqlState::LOCK_NOT_AVAILABLE);

@@ -22,7 +22,8 @@ fn row(cx: &SystemContext<'_>, job: &Arc<Job>) -> Row {
         Phase::WaitingForReaders | Phase::WaitingToDrop => "DROP INDEX CONCURRENTLY",
         _ => "CREATE INDEX CONCURRENTLY",
     };
-    let (lockers, left) = (progress.lockers.load(Relaxed), progress.lockers_left.load(Relaxed));
+    let left = cx.view.shared.engine.locks.draining(job.owner) as u64;
+    let lockers = progress.lockers.load(Relaxed).max(left);
     let database = cx.catalog().databases.get(&job.database).map(|database| database.name.as_str());
     cx.row(vec![
         // Nobody waits for one that a node has taken up.

@@ -46,8 +46,5 @@ pub(super) async fn older_versions_gone(
     job.progress.set_phase(phase);
     let lockers = engine.locks.count_conflicting(job.owner, key, mode) as u64;
     job.progress.lockers.store(lockers, Relaxed);
-    job.progress.lockers_left.store(lockers, Relaxed);
-    engine.locks.drain(job.owner, key, mode, job.lock_timeout).await?;
-    job.progress.lockers_left.store(0, Relaxed);
-    Ok(())
+    engine.locks.drain(job.owner, key, mode, job.lock_timeout).await
 }

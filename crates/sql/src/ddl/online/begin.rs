@@ -104,7 +104,7 @@ impl DdlContext<'_> {
         self.open.txn.put(&record.key(), record.encode()?).map_err(kv_error)?;
         let shared = &self.view.shared;
         let owner = shared.engine.next_session();
-        let lock = JobLock::shared_by(&shared.engine.locks, shared.session, owner, oid)
+        let lock = JobLock::handed_over(&shared.engine.locks, shared.session, owner, oid)
             .ok_or_else(|| SqlError::internal("a change in steps without a lock"))?;
         let timeout = self.view.derived.lock_timeout;
         let job = Job::new((database, oid, index.oid), owner, Some(shared.process_id), timeout);

@@ -94,10 +94,10 @@ pub(crate) struct JobLock {
 pub(super) const MODE: u8 = mode::SHARE_UPDATE_EXCLUSIVE;
 
 impl JobLock {
-    /// Takes the lock that a session holds as well.
-    pub fn shared_by(locks: &Arc<LockManager>, session: u64, owner: u64, table: Oid) -> Option<Self> {
-        let shared = locks.share(session, owner, LockKey::Table(table), MODE, Scope::Session);
-        shared.then(|| JobLock { locks: locks.clone(), owner, table })
+    /// Takes the lock that a session's transaction holds from it.
+    pub fn handed_over(locks: &Arc<LockManager>, session: u64, owner: u64, table: Oid) -> Option<Self> {
+        let taken = locks.hand_over(session, owner, LockKey::Table(table), MODE);
+        taken.then(|| JobLock { locks: locks.clone(), owner, table })
     }
 
     /// Takes the lock if it is free.

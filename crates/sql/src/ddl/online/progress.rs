@@ -38,9 +38,8 @@ impl Phase {
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     phase: AtomicU8,
-    /// Transactions that were waited for, and those that still are.
+    /// Transactions that there were to wait for.
     pub lockers: AtomicU64,
-    pub lockers_left: AtomicU64,
     /// Rows there are, as far as it is known, and those that have entries.
     pub rows: AtomicU64,
     pub rows_done: AtomicU64,
@@ -52,7 +51,6 @@ impl Progress {
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Relaxed);
         self.lockers.store(0, Relaxed);
-        self.lockers_left.store(0, Relaxed);
     }
 
     pub fn phase(&self) -> Phase {

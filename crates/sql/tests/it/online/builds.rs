@@ -100,3 +100,41 @@ async fn an_index_is_dropped_among_readers_and_writers() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
+
+#[tokio::test]
+async fn whatever_writes_keeps_the_entries() {
+    let mut db = Database::open().await;
+    db.execute(
+        "CREATE TABLE p (id int PRIMARY KEY); INSERT INTO p SELECT generate_series(1, 3000);
+         CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE ON UPDATE CASCADE, n int);
+         INSERT INTO c SELECT n, n, n % 10 FROM generate_series(1, 3000) n;
+         CREATE FUNCTION add_c(p int) RETURNS void LANGUAGE plpgsql AS
+             'BEGIN INSERT INTO c VALUES (p + 10000, p, 1); UPDATE c SET n = 2 WHERE c.p = p; END';
+         CREATE FUNCTION bump() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN new.n := new.n + 100; RETURN new; END';
+         CREATE TABLE late (id int PRIMARY KEY)",
+    )
+    .await;
+    db.engine.backfill_pace().stop_after(1);
+    let building = start(&db.engine, "CREATE INDEX CONCURRENTLY i ON c (p, n)").await;
+    until_batches(&mut db, 1).await;
+    for text in [
+        "DELETE FROM p WHERE id IN (5, 2500)",
+        "UPDATE p SET id = id + 20000 WHERE id IN (6, 2501)",
+        "SELECT add_c(id) FROM p WHERE id IN (7, 2502)",
+        "INSERT INTO c SELECT id + 5000, id, 3 FROM p WHERE id BETWEEN 2900 AND 3000",
+        "INSERT INTO c VALUES (8, 8, 8), (2503, 2503, 8) ON CONFLICT (id) DO UPDATE SET n = -1",
+        "WITH moved AS (DELETE FROM c WHERE id IN (9, 2504) RETURNING *) INSERT INTO c SELECT id + 30000, p, n FROM moved",
+        "UPDATE c SET id = -id WHERE id IN (10, 2505)",
+        "CREATE TABLE other (a int)",
+        "BEGIN; SAVEPOINT a; DELETE FROM c WHERE id < 2000; ROLLBACK TO a; DELETE FROM c WHERE id = 2506; COMMIT",
+    ] {
+        db.execute(text).await;
+    }
+    let copied = db.copy("COPY c FROM STDIN", b"40001\t11\t4\n40002\t2507\t4\n", 5).await.expect("a copy");
+    assert_eq!(copied, "COPY 2");
+    assert_eq!(db.rows("SELECT indisvalid FROM pg_index WHERE indexrelid = 'i'::regclass").await, ["f"]);
+    db.engine.backfill_pace().go_on();
+    building.task.await.expect("a task").expect("an index");
+    indexes_match(&mut db, "c").await;
+    assert_eq!(db.rows("SELECT count(*) FROM c WHERE p = 2502 AND n = 2").await, ["2"]);
+}

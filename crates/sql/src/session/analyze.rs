@@ -122,7 +122,7 @@ impl Session {
     }
 
     async fn analyze_table(&mut self, oid: Oid, columns: &[String]) -> SqlResult<()> {
-        self.shared.lock(LockKey::Table(oid), mode::SHARE_UPDATE_EXCLUSIVE).await?;
+        self.shared.lock_in_the_end(LockKey::Table(oid), mode::SHARE_UPDATE_EXCLUSIVE).await?;
         self.refresh_view().await?;
         self.follow_catalog(None).await?;
         let snapshot = self.view.snapshot().clone();

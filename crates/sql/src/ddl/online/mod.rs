@@ -55,8 +55,8 @@
 //! # What is missing
 //!
 //! Several SQL nodes ([`barrier`]). Backfills by several workers. A job whose node goes away because nobody is
-//! connected waits until the tenant is woken. Columns of an index that is rebuilt: REINDEX does nothing, for nothing
-//! bloats.
+//! connected waits until the tenant is woken. A way to cancel a build that nobody waits for any more, but to drop the index
+//! after it. REINDEX does nothing, for nothing bloats.
 //!
 //! [`IndexState`]: crate::catalog::descriptor::IndexState
 

@@ -4,6 +4,7 @@
 //! the list of sessions. Nothing here is durable; all of it can be built again from the keyspace.
 
 use crate::catalog::{CatalogSnapshot, Garbage, store};
+use crate::ddl::online::{self, BatchPace, Jobs};
 use crate::ddl::placement;
 use crate::exec::{MemoryBudget, NodeBudget, kv_error};
 use crate::session::activity::Registry;
@@ -17,8 +18,8 @@ use kv_client::{KvClient, LockStrength, Timestamp, TxnOptions};
 use parking_lot::{Mutex, RwLock};
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// OIDs taken from the counter at a time; what is left of them is lost when the node ends.
@@ -81,7 +82,11 @@ pub struct Engine {
     pub(crate) plans: PlanCache,
     pub(crate) statement_statistics: StatementStatistics,
     pub(crate) codecs: CodecCache,
-    pub(crate) locks: LockManager,
+    pub(crate) locks: Arc<LockManager>,
+    /// Changes of schemas that go on in steps.
+    pub(crate) online: Jobs,
+    /// The engine itself, for what goes on in the background.
+    me: Weak<Engine>,
     pub(crate) notify: NotifyHub,
     pub(crate) sessions: Registry,
     /// The last values of sequences that this node knows of, by storage number.
@@ -116,7 +121,7 @@ impl Engine {
         tenant: TenantInfo,
         memory: Arc<NodeBudget>,
     ) -> SqlResult<Arc<Engine>> {
-        Ok(Arc::new(Engine {
+        Ok(Arc::new_cyclic(|me| Engine {
             kv,
             tenant,
             catalog: RwLock::new(None),
@@ -127,7 +132,9 @@ impl Engine {
             plans: PlanCache::default(),
             statement_statistics: StatementStatistics::default(),
             codecs: CodecCache::new(),
-            locks: LockManager::default(),
+            locks: Arc::default(),
+            online: Jobs::default(),
+            me: me.clone(),
             notify: NotifyHub::default(),
             sessions: Registry::default(),
             sequence_values: Mutex::default(),
@@ -144,6 +151,11 @@ impl Engine {
     /// The memory of a statement that may use so many bytes.
     pub(crate) fn statement_memory(&self, bytes: usize) -> MemoryBudget {
         MemoryBudget::within(bytes, &self.memory)
+    }
+
+    /// How many batches the backfills of indexes may do.
+    pub fn backfill_pace(&self) -> &BatchPace {
+        &self.online.pace
     }
 
     /// The tenant.
@@ -193,8 +205,13 @@ impl Engine {
             return Ok(catalog);
         }
         let catalog = Arc::new(store::load(&self.kv, &self.tenant).await?);
-        if !self.has_loaded.swap(true, Ordering::Relaxed) && !catalog.left_behind.is_empty() {
+        let is_first = !self.has_loaded.swap(true, Ordering::Relaxed);
+        if is_first && !catalog.left_behind.is_empty() {
             tokio::spawn(collect_garbage(self.kv.clone(), catalog.left_behind.clone()));
+        }
+        if let Some(engine) = self.me.upgrade().filter(|_| is_first) {
+            // Before anybody can lock their tables.
+            online::resume(&engine, &catalog);
         }
         *self.catalog.write() = Some(catalog.clone());
         if !catalog.garbage.is_empty() {

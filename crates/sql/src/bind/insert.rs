@@ -438,7 +438,9 @@ impl Binder<'_> {
                 bound.into_conjuncts().iter().map(normal).collect()
             }
         };
-        for index in table.indexes.iter().filter(|index| index.unique && !index.timing.deferrable) {
+        let may_arbitrate =
+            |index: &&IndexDescriptor| index.unique && !index.timing.deferrable && index.is_public();
+        for index in table.indexes.iter().filter(may_arbitrate) {
             let mut own: Vec<ColumnId> = index.columns.iter().map(|(id, _)| *id).collect();
             own.retain(|id| *id != EXPRESSION);
             own.sort_unstable();

@@ -124,6 +124,7 @@ impl MemoryCatalog {
             oid: 20025,
             name: "s_qty_check".to_string(),
             expr: "qty > 0".to_string(),
+            validity: Default::default(),
         }];
         let mut h = table(
             20040,

@@ -186,6 +186,26 @@ pub struct IndexExpression {
     pub ty: Type,
 }
 
+/// What statements do with an index: the states of an index that comes or goes while its table is written to
+/// (`ddl::online`). Neighbouring states are safe beside each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IndexState {
+    /// Entries are removed with their rows, and no others written.
+    DeleteOnly,
+    /// Entries are kept like those of any index, and not read: there may be rows that have none yet.
+    WriteOnly,
+    /// It has all rows.
+    #[default]
+    Public,
+}
+
+impl IndexState {
+    /// Whether it is [`IndexState::Public`].
+    pub fn is_public(&self) -> bool {
+        *self == IndexState::Public
+    }
+}
+
 /// An index.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IndexDescriptor {
@@ -217,16 +237,28 @@ pub struct IndexDescriptor {
     /// What an inverted index has entries of; its one key column has the values they lie in. `None` for an ordered index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inverted: Option<OperatorClass>,
+    /// Whether it is complete.
+    #[serde(default, skip_serializing_if = "IndexState::is_public")]
+    pub state: IndexState,
 }
 
 impl IndexDescriptor {
+    /// Whether statements may read it.
+    pub fn is_public(&self) -> bool {
+        self.state.is_public()
+    }
+
     /// Whether no two rows of the table can ever have the same values, none of them NULL, in exactly these
     /// columns: what a foreign key may refer to and plans may rely on.
     pub fn is_key(&self) -> bool {
-        self.unique && !self.timing.deferrable && self.predicate.is_none() && self.expressions.is_empty()
+        self.unique
+            && !self.timing.deferrable
+            && self.predicate.is_none()
+            && self.expressions.is_empty()
+            && self.is_public()
     }
 
-    /// Whether it has every row, in the order of columns alone.
+    /// Whether it is over columns alone, and is to have every row in their order.
     pub fn is_plain(&self) -> bool {
         self.predicate.is_none() && self.expressions.is_empty() && self.inverted.is_none()
     }
@@ -240,6 +272,25 @@ impl IndexDescriptor {
     }
 }
 
+/// What is known of the rows that a table had before a constraint of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Validity {
+    /// Nothing: the descriptor was written by a version that did not keep it.
+    #[default]
+    Unknown,
+    /// NOT VALID: they have not been looked at.
+    NotValid,
+    /// They satisfy the constraint.
+    Valid,
+}
+
+impl Validity {
+    /// Whether it is not known to be anything else than valid, as catalogs show it.
+    pub fn is_shown_valid(self) -> bool {
+        self != Validity::NotValid
+    }
+}
+
 /// A CHECK constraint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckDescriptor {
@@ -249,6 +300,9 @@ pub struct CheckDescriptor {
     pub name: String,
     /// The condition, as SQL text.
     pub expr: String,
+    /// Whether all rows satisfy it.
+    #[serde(default)]
+    pub validity: Validity,
 }
 
 /// A foreign key.
@@ -271,6 +325,9 @@ pub struct ForeignKeyDescriptor {
     /// When it is checked.
     #[serde(default)]
     pub timing: Timing,
+    /// Whether all rows satisfy it.
+    #[serde(default)]
+    pub validity: Validity,
 }
 
 impl TableDescriptor {
@@ -292,6 +349,19 @@ impl TableDescriptor {
     /// Whether what an earlier descriptor of the table says is stored is stored still.
     pub fn holds(&self, earlier: &TableDescriptor) -> bool {
         self.storage == earlier.storage && earlier.indexes.iter().all(|index| self.index(index.id).is_some())
+    }
+
+    /// Whether what a snapshot holds under an earlier descriptor of the table can be read by this one: no other storage,
+    /// no other columns, and no index that statements did not read then.
+    pub fn reads_like(&self, earlier: &TableDescriptor) -> bool {
+        let public = |index: &&IndexDescriptor| index.is_public();
+        self.storage == earlier.storage
+            && self.columns == earlier.columns
+            && self
+                .indexes
+                .iter()
+                .filter(public)
+                .all(|index| earlier.index(index.id).is_some_and(|then| then.is_public()))
     }
 
     /// The primary index, which is always the first.

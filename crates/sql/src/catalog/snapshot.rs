@@ -8,6 +8,7 @@ use super::oids;
 use super::routine::RoutineDescriptor;
 use super::temporary::PG_TEMP;
 use super::user_type::{DomainType, TypeDescriptor};
+use crate::ddl::online::JobRecord;
 use crate::engine::TenantInfo;
 use sql_types::{Oid, Type};
 use std::collections::{BTreeMap, HashMap};
@@ -86,6 +87,8 @@ pub struct CatalogSnapshot {
     pub(crate) garbage: Vec<Garbage>,
     /// The same of temporary objects: nothing of an earlier process refers to them any more.
     pub(crate) left_behind: Vec<Garbage>,
+    /// Changes in steps that were under way when it was read.
+    pub(crate) jobs: Vec<JobRecord>,
     names: HashMap<(Oid, Oid), HashMap<String, Relation>>,
     type_names: HashMap<(Oid, Oid), HashMap<String, Oid>>,
     routine_names: HashMap<(Oid, Oid), HashMap<String, Vec<Oid>>>,
@@ -111,6 +114,7 @@ impl CatalogSnapshot {
             acls: BTreeMap::new(),
             garbage: Vec::new(),
             left_behind: Vec::new(),
+            jobs: Vec::new(),
             names: HashMap::new(),
             type_names: HashMap::new(),
             routine_names: HashMap::new(),
@@ -255,6 +259,7 @@ impl CatalogSnapshot {
             }
         }
         self.garbage.clear();
+        self.jobs.clear();
         self.finish();
         self
     }

@@ -18,6 +18,7 @@ use super::descriptor::{
 use super::routine::RoutineDescriptor;
 use super::snapshot::CatalogSnapshot;
 use super::user_type::TypeDescriptor;
+use crate::ddl::online;
 use crate::engine::TenantInfo;
 use crate::exec::kv_error;
 use crate::statistics::StatisticsCell;
@@ -63,6 +64,8 @@ pub enum Section {
     Statistics = 11,
     /// [`RoutineDescriptor`]
     Routine = 12,
+    /// Changes in steps that are under way (`ddl::online`), by table and index.
+    Job = 13,
 }
 
 fn key(numbers: &[u64]) -> Bytes {
@@ -231,6 +234,7 @@ fn add(snapshot: &mut CatalogSnapshot, mut key: &[u8], value: &[u8]) -> SqlResul
             let routine: RoutineDescriptor = decode(value)?;
             snapshot.routines.insert(routine.oid, Arc::new(routine));
         }
+        13 => snapshot.jobs.extend(online::read_record(value)),
         other => return Err(damaged(format_args!("unknown section {other}"))),
     }
     Ok(())

@@ -264,7 +264,8 @@ impl DdlContext<'_> {
                 let at = column_position(table, name)?;
                 let condition = format!("{} IS NULL", quote_ident(name));
                 let query = violation_query(&condition, &self.qualified(table));
-                if table.columns[at].nullable && self.finds_row(&query).await? {
+                let known = !table.columns[at].nullable || self.is_checked_not_null(table, at)?;
+                if !known && self.finds_row(&query).await? {
                     return Err(contains_nulls(&table.name, name));
                 }
                 changed.columns[at].nullable = false;

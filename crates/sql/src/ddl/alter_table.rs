@@ -1,13 +1,14 @@
 //! ALTER TABLE and, for names and owners, ALTER INDEX, VIEW and SEQUENCE.
 
 use super::DdlContext;
-use super::constraint::{column_position, violation_query};
+use super::constraint::column_position;
 use super::create_table::add_rowid;
 use super::drop_object;
 use super::index::included_columns;
 use super::naming::has_constraint;
 use super::statement::{AlterAction, Constraint, ConstraintKind, ObjectKind};
 use super::tokens::{Name, quote_ident};
+use super::validate::mark_unvalidated;
 use crate::catalog::descriptor::{IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
 use crate::catalog::{Relation, oids};
 use crate::session::locks::mode;
@@ -31,7 +32,7 @@ pub(super) async fn alter(
         (Some(Relation::Table(oid)), ObjectKind::Table) => {
             let table = cx.table_by_oid(oid)?;
             cx.check_owner("table", &table.name, table.owner)?;
-            cx.lock(oid, mode::ACCESS_EXCLUSIVE).await?;
+            cx.lock(oid, actions.iter().map(lock_mode).max().unwrap_or(mode::ACCESS_EXCLUSIVE)).await?;
             cx.check_unused(&table, "ALTER TABLE")?;
             for action in actions {
                 cx.alter_one(oid, action).await?;
@@ -45,6 +46,17 @@ pub(super) async fn alter(
             Ok(())
         }
         (None, _) => Err(cx.undefined("relation", name)),
+    }
+}
+
+/// The lock that a change of a table needs, as in PostgreSQL.
+fn lock_mode(action: &AlterAction) -> u8 {
+    match action {
+        AlterAction::ValidateConstraint(_) => mode::SHARE_UPDATE_EXCLUSIVE,
+        AlterAction::AddConstraint(constraint) if matches!(constraint.kind, ConstraintKind::Foreign(..)) => {
+            mode::SHARE_ROW_EXCLUSIVE
+        }
+        _ => mode::ACCESS_EXCLUSIVE,
     }
 }
 
@@ -387,6 +399,10 @@ impl DdlContext<'_> {
                     let message = format!("index \"{index}\" does not exist");
                     return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
                 };
+                if !found.is_public() {
+                    let message = format!("index \"{index}\" is not valid");
+                    return Err(SqlError::new(SqlState::OBJECT_STATE, message));
+                }
                 if !found.unique {
                     let message = format!("\"{index}\" is not a unique index");
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
@@ -420,65 +436,14 @@ impl DdlContext<'_> {
             }
             ConstraintKind::Check(_) | ConstraintKind::Foreign(..) => {
                 self.add_plain(&mut changed, constraint).await?;
-                if !constraint.not_valid {
+                if constraint.not_valid {
+                    mark_unvalidated(&mut changed, table);
+                } else {
                     self.validate(table, &changed).await?;
                 }
                 self.put_table(changed).map(|_| ())
             }
         }
-    }
-
-    /// VALIDATE CONSTRAINT: whether a constraint is valid is not kept, so the rows are always looked at.
-    async fn validate_constraint(&mut self, table: &Arc<TableDescriptor>, name: &str) -> SqlResult<()> {
-        let mut one = (**table).clone();
-        one.checks.retain(|check| check.name == name);
-        one.foreign_keys.retain(|key| key.name == name);
-        if one.checks.is_empty() && one.foreign_keys.is_empty() {
-            return Err(no_constraint(table, name));
-        }
-        let none = TableDescriptor { checks: Vec::new(), foreign_keys: Vec::new(), ..one.clone() };
-        self.validate(&Arc::new(none), &one).await
-    }
-
-    /// Checks that the rows of a table keep the constraints that `changed` has and `table` has not.
-    async fn validate(&mut self, table: &Arc<TableDescriptor>, changed: &TableDescriptor) -> SqlResult<()> {
-        let name = self.qualified(table);
-        for check in changed.checks.iter().skip(table.checks.len()) {
-            if self.finds_row(&violation_query(&format!("NOT ({})", check.expr), &name)).await? {
-                let message = format!(
-                    "check constraint \"{}\" of relation \"{}\" is violated by some row",
-                    check.name, table.name
-                );
-                return Err(SqlError::new(SqlState::CHECK_VIOLATION, message));
-            }
-        }
-        for key in changed.foreign_keys.iter().skip(table.foreign_keys.len()) {
-            let referenced = self.table_by_oid(key.referenced_table)?;
-            let column = |table: &TableDescriptor, id: &u32| {
-                table.column(*id).map(|column| quote_ident(&column.name)).unwrap_or_default()
-            };
-            let pairs = key.columns.iter().zip(&key.referenced_columns);
-            let equal: Vec<String> = pairs
-                .map(|(from, to)| format!("pk_.{} = fk_.{}", column(&referenced, to), column(table, from)))
-                .collect();
-            let present: Vec<String> =
-                key.columns.iter().map(|id| format!("fk_.{} IS NOT NULL", column(table, id))).collect();
-            let query = format!(
-                "SELECT 1 FROM {name} AS fk_ WHERE {} AND NOT EXISTS (SELECT 1 FROM {} AS pk_ WHERE {}) LIMIT 1",
-                present.join(" AND "),
-                self.qualified(&referenced),
-                equal.join(" AND ")
-            );
-            if self.finds_row(&query).await? {
-                let message = format!(
-                    "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
-                    table.name, key.name
-                );
-                let detail = format!("A key is not present in table \"{}\".", referenced.name);
-                return Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).with_detail(detail));
-            }
-        }
-        Ok(())
     }
 
     /// Writes a table anew with another primary key.
@@ -584,7 +549,7 @@ pub(super) fn contains_nulls(table: &str, column: &str) -> SqlError {
     error
 }
 
-fn no_constraint(table: &TableDescriptor, name: &str) -> SqlError {
+pub(super) fn no_constraint(table: &TableDescriptor, name: &str) -> SqlError {
     let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
     SqlError::new(SqlState::UNDEFINED_OBJECT, message)
 }

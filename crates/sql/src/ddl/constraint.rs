@@ -6,6 +6,7 @@ use super::statement::{Constraint, ConstraintKind, ForeignKey};
 use crate::bind;
 use crate::catalog::descriptor::{
     CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor, Timing,
+    Validity,
 };
 use crate::catalog::oids;
 use crate::session::locks::mode;
@@ -152,13 +153,14 @@ impl DdlContext<'_> {
         let eval = view.eval(self.times);
         bind::bind_check(expr, &Arc::new(table.clone()), &view.bind_context(&eval, &[]))?;
         let oid = self.new_oid().await?;
-        table.checks.push(CheckDescriptor { oid, name, expr: expr.to_string() });
+        let validity = Validity::Valid;
+        table.checks.push(CheckDescriptor { oid, name, expr: expr.to_string(), validity });
         Ok(())
     }
 
     /// Adds a foreign key to a descriptor.
     pub(super) async fn add_foreign_key(
-        &self,
+        &mut self,
         table: &mut TableDescriptor,
         name: Option<&str>,
         columns: &[String],
@@ -169,7 +171,7 @@ impl DdlContext<'_> {
             && self.find(&key.table).is_none_or(|found| found.oid() == table.oid);
         let referenced = if itself { Arc::new(table.clone()) } else { self.table(&key.table)? };
         if !itself {
-            self.lock(referenced.oid, mode::SHARE + 1).await?;
+            self.lock(referenced.oid, mode::SHARE_ROW_EXCLUSIVE).await?;
             check_persistence(table, &referenced)?;
             if !self.catalog.has_privilege(self.user(), referenced.owner, referenced.oid, 'x') {
                 return Err(crate::session::privileges::denied("table", &referenced.name));
@@ -203,6 +205,7 @@ impl DdlContext<'_> {
         let over = |index: &&IndexDescriptor| {
             index.unique
                 && index.is_plain()
+                && index.is_public()
                 && index.columns.len() == referenced_ids.len()
                 && index.columns.iter().all(|(id, _)| referenced_ids.contains(id))
         };
@@ -249,13 +252,14 @@ impl DdlContext<'_> {
             on_delete: key.on_delete,
             on_update: key.on_update,
             timing,
+            validity: Validity::Valid,
         });
         Ok(())
     }
 
     /// Adds a constraint that needs no index to a descriptor.
     pub(super) async fn add_plain(
-        &self,
+        &mut self,
         table: &mut TableDescriptor,
         constraint: &Constraint,
     ) -> SqlResult<()> {

@@ -75,8 +75,26 @@ impl DdlContext<'_> {
 
     /// Locks a table until the transaction ends. With a lock that keeps others from writing, what is read of it from then
     /// on is as they have left it.
-    pub(crate) async fn lock(&self, table: Oid, mode: u8) -> SqlResult<()> {
-        self.view.shared.lock(LockKey::Table(table), mode).await?;
+    ///
+    /// # Errors
+    /// 55006 if an index of it is built or dropped in steps, in which case the session waits and tries again if it
+    /// can; what waiting for the lock ends with.
+    pub(crate) async fn lock(&mut self, table: Oid, mode: u8) -> SqlResult<()> {
+        let shared = &self.view.shared;
+        if !shared.try_lock(LockKey::Table(table), mode) {
+            if mode >= mode::SHARE_UPDATE_EXCLUSIVE && shared.engine.online.is_busy(table) {
+                self.open.schema.online.busy = Some((table, mode));
+                let name = self.catalog.table(table).map(|table| table.name.as_str()).unwrap_or_default();
+                let message = format!(
+                    "cannot change table \"{name}\" because an index of it is being built or dropped"
+                );
+                return Err(SqlError::new(SqlState::OBJECT_IN_USE, message).with_hint(
+                    "Run the statement on its own, and it waits for the end of that. \
+                     pg_stat_progress_create_index shows how far it is.",
+                ));
+            }
+            shared.lock(LockKey::Table(table), mode).await?;
+        }
         if mode >= mode::SHARE {
             // The snapshot is older than the lock: it would lack what was committed in between, and an index that is built
             // from it could not be committed.

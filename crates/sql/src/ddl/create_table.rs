@@ -8,7 +8,8 @@ use super::tokens::{Name, quote_ident, quote_literal};
 use super::type_names::mark;
 use crate::bind::Binder;
 use crate::catalog::descriptor::{
-    ColumnDescriptor, ColumnId, EXPRESSION, IndexDescriptor, PRIMARY_INDEX, TableDescriptor, TablePlacement,
+    ColumnDescriptor, ColumnId, EXPRESSION, IndexDescriptor, IndexState, PRIMARY_INDEX, TableDescriptor,
+    TablePlacement,
 };
 use crate::catalog::{OnCommit, Relation, oids};
 use crate::exec::execute;
@@ -254,7 +255,16 @@ impl DdlContext<'_> {
             let columns = columns.collect();
             let included = index.included.iter().filter_map(id_of).collect();
             let oid = self.new_oid().await?;
-            table.indexes.push(IndexDescriptor { id: oid, oid, name, columns, included, ..index.clone() });
+            let state = IndexState::Public;
+            table.indexes.push(IndexDescriptor {
+                id: oid,
+                oid,
+                name,
+                columns,
+                included,
+                state,
+                ..index.clone()
+            });
         }
         Ok(())
     }

@@ -32,6 +32,18 @@ pub(super) async fn drop_all(
     Ok(())
 }
 
+/// Refuses what PostgreSQL refuses of DROP INDEX CONCURRENTLY.
+pub(super) fn check_concurrent(names: &[Name], cascade: bool) -> SqlResult<()> {
+    let refused = |what: &str| {
+        let message = format!("DROP INDEX CONCURRENTLY does not support {what}");
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+    };
+    if names.len() > 1 {
+        return refused("dropping multiple objects");
+    }
+    if cascade { refused("CASCADE") } else { Ok(()) }
+}
+
 fn missing(cx: &DdlContext<'_>, kind: ObjectKind, name: &Name, if_exists: bool) -> SqlResult<()> {
     if if_exists {
         cx.notice(format!("{} \"{}\" does not exist, skipping", kind.word(), name.name));

@@ -193,7 +193,12 @@ fn inverted_type(table: &TableDescriptor, index: &IndexDescriptor) -> SqlResult<
 /// CREATE INDEX
 pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlResult<()> {
     let table = cx.own_indexed(&index.table)?;
-    cx.lock(table.oid, mode::SHARE).await?;
+    let in_steps = cx.in_steps(&table);
+    if in_steps {
+        cx.lock_for_steps(table.oid).await?;
+    } else {
+        cx.lock(table.oid, mode::SHARE).await?;
+    }
     if index.inverted {
         check_inverted(index)?;
     }
@@ -246,6 +251,9 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlR
     let mut changed = (*table).clone();
     changed.indexes.push(created);
     changed.next_index = changed.next_index.max(oid + 1);
+    if in_steps {
+        return cx.begin_build(changed, oid);
+    }
     cx.backfill(&changed, oid).await?;
     cx.put_table(changed)?;
     Ok(())
@@ -255,7 +263,12 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlR
 pub(super) async fn drop(cx: &mut DdlContext<'_>, relation: Relation) -> SqlResult<()> {
     let Relation::Index(oid, table, id) = relation else { return Err(SqlError::internal("not an index")) };
     let table = cx.table_by_oid(table)?;
-    cx.lock(table.oid, mode::ACCESS_EXCLUSIVE).await?;
+    let in_steps = cx.in_steps(&table);
+    if in_steps {
+        cx.lock_for_steps(table.oid).await?;
+    } else {
+        cx.lock(table.oid, mode::ACCESS_EXCLUSIVE).await?;
+    }
     let mut changed = (*table).clone();
     if let Some(index) = table.indexes.iter().find(|index| index.oid == oid)
         && index.constraint
@@ -266,6 +279,9 @@ pub(super) async fn drop(cx: &mut DdlContext<'_>, relation: Relation) -> SqlResu
         );
         let hint = format!("You can drop constraint {} on table {} instead.", index.name, table.name);
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).with_hint(hint));
+    }
+    if in_steps {
+        return cx.begin_drop(changed, id);
     }
     changed.indexes.retain(|index| index.oid != oid);
     cx.garbage(table.storage, u64::from(id))?;

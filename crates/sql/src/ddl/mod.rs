@@ -8,7 +8,9 @@
 //! (`session::schema`). Rollback, also to a savepoint, undoes both.
 //!
 //! A statement locks the tables it changes as PostgreSQL does: CREATE INDEX lets others read, most
-//! changes exclude everybody else until the transaction ends.
+//! changes exclude everybody else until the transaction ends. VALIDATE CONSTRAINT lets others write ([`validate`]).
+//!
+//! Indexes can be built and dropped in steps that let writes go on ([`online`]).
 //!
 //! # Writing many rows
 //!
@@ -38,6 +40,7 @@ mod generated;
 mod index;
 mod materialized;
 mod naming;
+pub(crate) mod online;
 mod parse;
 mod parse_policy;
 mod parse_routine;
@@ -58,6 +61,7 @@ mod trigger;
 mod truncate;
 mod type_names;
 mod user_type;
+mod validate;
 mod view;
 
 pub(crate) use context::DdlContext;
@@ -130,7 +134,10 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
         Ddl::AlterDatabase { name, rename, owner } => {
             schema_object::alter_database(cx, name, rename.as_deref(), owner.as_deref())?;
         }
-        Ddl::Drop { kind, names, if_exists, cascade } => {
+        Ddl::Drop { kind, names, if_exists, cascade, concurrently } => {
+            if *concurrently {
+                drop_object::check_concurrent(names, *cascade)?;
+            }
             drop_object::drop_all(cx, *kind, names, *if_exists, *cascade).await?;
         }
         Ddl::Truncate { tables, restart, cascade } => {
@@ -142,6 +149,7 @@ pub(crate) async fn run(ddl: &Ddl, cx: &mut DdlContext<'_>) -> SqlResult<String>
         Ddl::Grant { grant, privileges, target, roles } => {
             role::grant(cx, *grant, privileges.as_deref(), target, roles)?;
         }
+        Ddl::Reindex { .. } => {}
         Ddl::Nothing(tag) => return Ok((*tag).to_string()),
         Ddl::Unsupported(what) => return Err(SqlError::unsupported(what)),
     }

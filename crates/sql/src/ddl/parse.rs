@@ -23,7 +23,15 @@ pub(crate) fn parse(statement: &Statement) -> SqlResult<Ddl> {
         "comment" => comment(c)?,
         "grant" => grant(c, true)?,
         "revoke" => grant(c, false)?,
-        "reindex" => return Ok(Ddl::Nothing("REINDEX")),
+        "reindex" => {
+            c.advance();
+            let listed = c.peek() == Some(&Token::LParen)
+                && c.parenthesized()?.to_lowercase().contains("concurrently");
+            for kind in ["index", "table", "schema", "database", "system"] {
+                c.take(kind);
+            }
+            return Ok(Ddl::Reindex { concurrently: listed || c.take("concurrently") });
+        }
         "refresh" => refresh(c)?,
         "security" => return Ok(Ddl::Nothing("SECURITY LABEL")),
         "reassign" => return Ok(Ddl::Unsupported("REASSIGN OWNED".into())),
@@ -505,7 +513,6 @@ fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
         ("table", ObjectKind::Table),
         ("view", ObjectKind::View),
         ("sequence", ObjectKind::Sequence),
-        ("index concurrently", ObjectKind::Index),
         ("index", ObjectKind::Index),
         ("schema", ObjectKind::Schema),
         ("database", ObjectKind::Database),
@@ -533,6 +540,7 @@ fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
         }
         return Err(c.syntax_error());
     };
+    let concurrently = *kind == ObjectKind::Index && c.take("concurrently");
     let if_exists = c.take("if exists");
     let mut names = vec![drop_name(c)?];
     while c.take_token(&Token::Comma) {
@@ -548,7 +556,7 @@ fn drop_objects(c: &mut Cursor) -> SqlResult<Ddl> {
     if !cascade {
         c.take("restrict");
     }
-    Ok(Ddl::Drop { kind: *kind, names, if_exists, cascade })
+    Ok(Ddl::Drop { kind: *kind, names, if_exists, cascade, concurrently })
 }
 
 fn drop_name(c: &mut Cursor) -> SqlResult<Name> {

@@ -446,7 +446,7 @@ fn unique_follows(c: &mut Cursor) -> bool {
 
 /// After `CREATE [UNIQUE] INDEX`.
 pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
-    c.take("concurrently");
+    let concurrently = c.take("concurrently");
     let if_not_exists = c.take("if not exists");
     let name = if c.at_words("on") { None } else { Some(c.name()?) };
     c.expect("on")?;
@@ -484,8 +484,17 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
     c.take("nulls distinct");
     storage_options(c)?;
     let predicate = if c.take("where") { Some(c.expr()?) } else { None };
-    let index = CreateIndex { name, table, if_not_exists, unique, inverted, columns, included, predicate };
-    Ok(Ddl::CreateIndex(index))
+    Ok(Ddl::CreateIndex(CreateIndex {
+        concurrently,
+        name,
+        table,
+        if_not_exists,
+        unique,
+        inverted,
+        columns,
+        included,
+        predicate,
+    }))
 }
 
 /// What PostgreSQL calls the order that an index may be given.

@@ -155,15 +155,23 @@ fn duplicate(error: KvError, target: &Target<'_>) -> SqlError {
     if error.kind() != KvErrorKind::ConditionFailed {
         return kv_error(error);
     }
-    let codec = target.codec();
+    match error.key.as_ref().and_then(|key| duplicated(target.codec(), key)) {
+        Some(duplicate) => duplicate,
+        None => kv_error(error),
+    }
+}
+
+/// `23505` for a key that two rows have.
+pub(super) fn duplicate_key(codec: &TableCodec, key: &[u8]) -> SqlError {
+    duplicated(codec, key)
+        .unwrap_or_else(|| SqlError::new(SqlState::UNIQUE_VIOLATION, "could not create unique index"))
+}
+
+fn duplicated(codec: &TableCodec, key: &[u8]) -> Option<SqlError> {
     let table = codec.table();
-    let found = error.key.as_ref().and_then(|key| {
-        let (_, index, _) = crate::table::codec::split_key(key)?;
-        let descriptor = table.index(index)?;
-        let (values, _) = codec.index(index).ok()?.decode_columns(key).ok()?;
-        Some((descriptor, values))
-    });
-    let Some((index, values)) = found else { return kv_error(error) };
+    let (_, id, _) = crate::table::codec::split_key(key)?;
+    let index = table.index(id)?;
+    let (values, _) = codec.index(id).ok()?.decode_columns(key).ok()?;
     let columns = crate::table::key_names(table, index);
     let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let context = sql_types::context::TextContext::plain();
@@ -178,5 +186,5 @@ fn duplicate(error: KvError, target: &Target<'_>) -> SqlError {
     let mut error = SqlError::new(SqlState::UNIQUE_VIOLATION, message).with_detail(detail);
     error.extra_mut().table = Some(table.name.clone());
     error.extra_mut().constraint = Some(index.name.clone());
-    error
+    Some(error)
 }

@@ -91,6 +91,7 @@ pub(crate) struct CreateTable {
 
 #[derive(Clone, Debug)]
 pub(crate) struct CreateIndex {
+    pub concurrently: bool,
     pub name: Option<Name>,
     pub table: Name,
     pub if_not_exists: bool,
@@ -502,6 +503,7 @@ pub(crate) enum Ddl {
         names: Vec<Name>,
         if_exists: bool,
         cascade: bool,
+        concurrently: bool,
     },
     Truncate {
         tables: Vec<Name>,
@@ -521,6 +523,10 @@ pub(crate) enum Ddl {
         roles: Vec<String>,
     },
     Nothing(&'static str),
+    /// It has no effect: nothing bloats.
+    Reindex {
+        concurrently: bool,
+    },
     Unsupported(String),
 }
 
@@ -583,6 +589,7 @@ impl Ddl {
             Ddl::Grant { grant: true, .. } => "GRANT",
             Ddl::Grant { .. } => "REVOKE",
             Ddl::Nothing(tag) => tag,
+            Ddl::Reindex { .. } => "REINDEX",
             Ddl::Unsupported(_) => "this statement",
         }
     }
@@ -591,6 +598,7 @@ impl Ddl {
     pub(crate) fn without_effect(&self) -> Option<&'static str> {
         match self {
             Ddl::Nothing(tag) => Some(tag),
+            Ddl::Reindex { .. } => Some("REINDEX"),
             _ => None,
         }
     }

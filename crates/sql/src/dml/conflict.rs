@@ -236,11 +236,15 @@ fn holds(known: &Known, key: &Bytes) -> bool {
 
 /// Notes that a row is there, or is no more.
 fn note(codec: &TableCodec, row: &Row, row_key: &Bytes, there: bool, known: &mut Known) -> SqlResult<()> {
-    let mut put = |key: Bytes, value: Bytes| known.insert(key, there.then_some(value));
-    put(row_key.clone(), codec.row_value(row)?);
-    for index in codec.secondary().iter().filter(|index| index.unique) {
+    known.insert(row_key.clone(), if there { Some(codec.row_value(row)?) } else { None });
+    for index in codec.secondary().iter().filter(|index| index.unique && index.is_written()) {
         if let Some(entry) = codec.index_entry(index, row, row_key)?.filter(|entry| entry.unique) {
-            put(entry.key, entry.value);
+            let others = !there
+                && index.is_disputed()
+                && known.get(&entry.key).is_some_and(|found| found.as_ref() != Some(&entry.value));
+            if !others {
+                known.insert(entry.key, there.then_some(entry.value));
+            }
         }
     }
     Ok(())

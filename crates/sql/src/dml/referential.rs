@@ -304,6 +304,7 @@ impl Search {
     ) -> SqlResult<Self> {
         let leads = |index: &&IndexCodec| {
             index.predicate.is_none()
+                && index.state.is_public()
                 && index.columns.len() >= columns.len()
                 && index.columns[..columns.len()].iter().all(|column| columns.contains(&column.id))
         };

@@ -48,7 +48,7 @@ pub(super) fn unique_keys(codec: &TableCodec, row: &[Datum], row_key: &Bytes) ->
     if !has_hidden_key(codec) {
         keys.push(row_key.clone());
     }
-    for index in codec.secondary().iter().filter(|index| index.unique) {
+    for index in codec.secondary().iter().filter(|index| index.unique && index.is_written()) {
         let entry = codec.index_entry(index, row, row_key)?;
         keys.extend(entry.filter(|entry| entry.unique).map(|entry| entry.key));
     }
@@ -83,7 +83,7 @@ pub(super) async fn insert_row(
     row_key: Bytes,
     uniqueness: Uniqueness,
 ) -> SqlResult<()> {
-    for index in codec.secondary() {
+    for index in codec.secondary().iter().filter(|index| index.is_written()) {
         for entry in codec.index_entries(index, row, &row_key)? {
             note_unchecked(cx, codec, index, &entry);
             put(cx, codec, (entry.key, entry.value), entry.unique, uniqueness).await?;
@@ -108,6 +108,21 @@ async fn put(
     violation::write_error(cx, codec, result)
 }
 
+/// Removes entries, keys and values, that may be those of other rows: only what is as it is given.
+async fn delete_own(
+    cx: &ExecContext<'_>,
+    codec: &TableCodec,
+    entries: impl IntoIterator<Item = (Bytes, Bytes)>,
+) -> SqlResult<()> {
+    let (keys, values): (Vec<Bytes>, Vec<Bytes>) = entries.into_iter().unzip();
+    let found = kv::get_many(cx, &keys, Some(EXCLUSIVE)).await?;
+    for (key, _) in keys.iter().zip(values).zip(found).filter(|((_, own), found)| Some(own) == found.as_ref())
+    {
+        violation::write_error(cx, codec, kv::delete(cx, key.0).await)?;
+    }
+    Ok(())
+}
+
 /// Removes a row and its index entries.
 pub(super) async fn delete_row(
     cx: &ExecContext<'_>,
@@ -116,7 +131,12 @@ pub(super) async fn delete_row(
     row_key: Bytes,
 ) -> SqlResult<()> {
     for index in codec.secondary() {
-        for entry in codec.index_entries(index, row, &row_key)? {
+        let entries = codec.index_entries(index, row, &row_key)?;
+        if index.is_disputed() {
+            delete_own(cx, codec, entries.map(|entry| (entry.key, entry.value))).await?;
+            continue;
+        }
+        for entry in entries {
             violation::write_error(cx, codec, kv::delete(cx, &entry.key).await)?;
         }
     }
@@ -150,6 +170,8 @@ impl Change {
 #[derive(Default)]
 struct Steps {
     gone: Vec<Bytes>,
+    /// Keys and values that go if they are there, and not others under these keys.
+    own: Vec<(Bytes, Bytes)>,
     put: Vec<(Bytes, Bytes)>,
     /// Keys among `put` that must not exist.
     fresh: Vec<Bytes>,
@@ -163,7 +185,8 @@ fn inverted_steps(
     steps: &mut Steps,
 ) -> SqlResult<()> {
     let mut before = codec.index_entries(index, &change.old, &change.old_key)?.peekable();
-    for after in codec.index_entries(index, &change.new, &change.new_key)? {
+    let written = index.is_written().then(|| codec.index_entries(index, &change.new, &change.new_key));
+    for after in written.transpose()?.into_iter().flatten() {
         while let Some(gone) = before.next_if(|entry| entry.key < after.key) {
             steps.gone.push(gone.key);
         }
@@ -196,9 +219,14 @@ fn steps(
         if before == after {
             continue;
         }
-        let stays = matches!((&before, &after), (Some(before), Some(after)) if before.key == after.key);
-        if let Some(before) = before.filter(|_| !stays) {
-            steps.gone.push(before.key);
+        let after = after.filter(|_| index.is_written());
+        let same_key = matches!((&before, &after), (Some(before), Some(after)) if before.key == after.key);
+        // The key of another row may be in its place.
+        let stays = same_key && !index.is_disputed();
+        match before.filter(|_| !stays) {
+            Some(before) if index.is_disputed() => steps.own.push((before.key, before.value)),
+            Some(before) => steps.gone.push(before.key),
+            None => {}
         }
         let Some(after) = after else { continue };
         note_unchecked(cx, codec, index, &after);
@@ -229,6 +257,9 @@ pub(super) async fn update_rows(
     }
     for key in all.gone {
         violation::write_error(cx, codec, kv::delete(cx, &key).await)?;
+    }
+    if !all.own.is_empty() {
+        delete_own(cx, codec, all.own).await?;
     }
     if !all.fresh.is_empty() {
         require_absent(cx, codec, &all.fresh).await?;

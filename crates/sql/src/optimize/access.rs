@@ -160,7 +160,7 @@ pub fn best(
 ) -> Choice {
     let rows = LazyCell::new(|| table_rows(table) * of_all(&conjuncts, Columns::Table(table, columns)));
     let mut best: Option<Choice> = None;
-    for index in &table.indexes {
+    for index in table.indexes.iter().filter(|index| index.is_public()) {
         let Some(keys) = Keys::of(table, index, columns, &conjuncts) else { continue };
         let offered = Offered { table, index, keys: &keys, columns, conjuncts: &conjuncts };
         let choice = match index.inverted {

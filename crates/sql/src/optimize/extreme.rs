@@ -57,8 +57,7 @@ fn reads_by_index(plan: &Plan, column: usize) -> bool {
 }
 
 fn starts_an_index(table: &TableDescriptor, id: ColumnId) -> bool {
-    table
-        .indexes
-        .iter()
-        .any(|index| index.is_plain() && index.columns.first().is_some_and(|(own, _)| *own == id))
+    table.indexes.iter().any(|index| {
+        index.is_public() && index.is_plain() && index.columns.first().is_some_and(|(own, _)| *own == id)
+    })
 }

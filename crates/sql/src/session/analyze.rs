@@ -122,9 +122,9 @@ impl Session {
     }
 
     async fn analyze_table(&mut self, oid: Oid, columns: &[String]) -> SqlResult<()> {
-        self.shared.lock(LockKey::Table(oid), mode::SHARE_UPDATE_EXCLUSIVE).await?;
+        self.shared.lock_in_the_end(LockKey::Table(oid), mode::SHARE_UPDATE_EXCLUSIVE).await?;
         self.refresh_view().await?;
-        self.follow_catalog().await?;
+        self.follow_catalog(None).await?;
         let snapshot = self.view.snapshot().clone();
         // It may have been dropped while it was waited for.
         let Some(table) = snapshot.table(oid) else { return Ok(()) };

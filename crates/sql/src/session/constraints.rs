@@ -101,7 +101,7 @@ impl Session {
             return Ok(());
         }
         self.refresh_view().await?;
-        self.follow_catalog().await?;
+        self.follow_catalog(None).await?;
         let view = self.view.clone();
         let Some(open) = self.transaction.as_deref() else { return Ok(()) };
         open.txn.begin_statement();

@@ -86,11 +86,14 @@ impl Session {
             return Err(SqlError::unsupported("COPY into a table with triggers FOR EACH STATEMENT"));
         }
         let cancel = self.shared.cancel.clone();
-        guarded(&cancel, deadline, async {
-            self.lock_tables(&plan).await?;
-            self.admit(&plan).await
-        })
-        .await?;
+        if guarded(&cancel, deadline, self.lock_tables(&plan)).await? {
+            self.refresh_view().await?;
+            if !plan.is_valid(&self.view) {
+                // A table has changed while it was waited for. It cannot again: it is locked.
+                return Box::pin(self.copy(portal, sink, deadline)).await;
+            }
+        }
+        guarded(&cancel, deadline, self.admit(&plan)).await?;
         if from {
             let relation = match source {
                 ast::CopySource::Table { table_name, .. } => bind::object_name(table_name)?.1,

@@ -89,7 +89,7 @@ impl Session {
         };
         let mut inner =
             Box::new(Portal::new(Arc::new(prepared), portal.params.clone(), self.statement_memory()));
-        self.lock_tables(&plan).await?;
+        self.lock_as_planned(&plan).await?;
         self.admit(&plan).await?;
         inner.plan = Some(plan);
         let whole = hold || scroll == Some(true);

@@ -160,7 +160,7 @@ impl Session {
         params: &[Datum],
         portal: &Portal,
     ) -> SqlResult<PlanStats> {
-        self.lock_tables(plan).await?;
+        self.lock_as_planned(plan).await?;
         self.admit(plan).await?;
         let view = self.view.clone();
         let stats = PlanStats::default();

@@ -22,6 +22,7 @@ pub(crate) mod mode {
     pub(crate) const ROW_EXCLUSIVE: u8 = 2;
     pub(crate) const SHARE_UPDATE_EXCLUSIVE: u8 = 3;
     pub(crate) const SHARE: u8 = 4;
+    pub(crate) const SHARE_ROW_EXCLUSIVE: u8 = 5;
     pub(crate) const EXCLUSIVE: u8 = 6;
     pub(crate) const ACCESS_EXCLUSIVE: u8 = 7;
     pub(crate) const NAMES: [&str; 8] = [
@@ -60,6 +61,8 @@ pub(crate) enum Scope {
 
 #[derive(Debug)]
 struct Hold {
+    /// Names it among all that the node has ever known.
+    number: u64,
     owner: u64,
     scope: Scope,
     /// How often each mode is held.
@@ -85,10 +88,22 @@ struct Entry {
     queue: VecDeque<Waiter>,
 }
 
+/// A wait for holds to be given back, which keeps nobody from getting new ones.
+struct Drain {
+    key: LockKey,
+    /// The numbers of the holds, and whose they are.
+    holds: Vec<(u64, u64)>,
+    done: oneshot::Sender<()>,
+}
+
 #[derive(Default)]
 struct State {
     entries: HashMap<LockKey, Entry>,
     waits: HashMap<u64, (LockKey, u8)>,
+    /// By owner.
+    drains: HashMap<u64, Drain>,
+    /// The number of the next hold.
+    next_hold: u64,
 }
 
 /// The locks of a node.
@@ -112,10 +127,11 @@ impl Entry {
             .map(|hold| hold.owner)
     }
 
-    fn hold(&mut self, owner: u64, mode: u8, scope: Scope) {
+    fn hold(&mut self, owner: u64, mode: u8, scope: Scope, next_hold: &mut u64) {
         let position = self.holds.iter().position(|hold| hold.owner == owner && hold.scope == scope);
         let position = position.unwrap_or_else(|| {
-            self.holds.push(Hold { owner, scope, counts: [0; 8] });
+            *next_hold += 1;
+            self.holds.push(Hold { number: *next_hold, owner, scope, counts: [0; 8] });
             self.holds.len() - 1
         });
         let count = &mut self.holds[position].counts[mode as usize];
@@ -135,7 +151,16 @@ impl Entry {
 impl State {
     /// Whether `owner`, about to wait, waits for itself in the end.
     fn closes_cycle(&self, owner: u64, key: LockKey, mode: u8) -> bool {
-        let mut pending = self.blockers(owner, key, mode);
+        self.reaches(self.blockers(owner, key, mode), owner)
+    }
+
+    /// Whether `owner`, who waits, waits for itself in the end.
+    fn waits_for_itself(&self, owner: u64) -> bool {
+        self.reaches(self.blockers_of(owner), owner)
+    }
+
+    /// Whether one of these waits for `owner` in the end, or is it.
+    fn reaches(&self, mut pending: Vec<u64>, owner: u64) -> bool {
         let mut seen = Vec::new();
         while let Some(blocker) = pending.pop() {
             if blocker == owner {
@@ -145,11 +170,20 @@ impl State {
                 continue;
             }
             seen.push(blocker);
-            if let Some((key, mode)) = self.waits.get(&blocker) {
-                pending.extend(self.blockers(blocker, *key, *mode));
-            }
+            pending.extend(self.blockers_of(blocker));
         }
         false
+    }
+
+    /// Whom an owner waits for.
+    fn blockers_of(&self, owner: u64) -> Vec<u64> {
+        let mut blockers = match self.waits.get(&owner) {
+            Some((key, mode)) => self.blockers(owner, *key, *mode),
+            None => Vec::new(),
+        };
+        let drained = self.drains.get(&owner).map(|drain| &drain.holds[..]).unwrap_or_default();
+        blockers.extend(drained.iter().map(|(_, owner)| owner));
+        blockers
     }
 
     fn blockers(&self, owner: u64, key: LockKey, mode: u8) -> Vec<u64> {
@@ -162,6 +196,7 @@ impl State {
 
     /// Grants what can be granted and forgets an entry that nobody uses.
     fn settle(&mut self, key: LockKey) {
+        self.settle_drains(key);
         let Some(entry) = self.entries.get_mut(&key) else { return };
         let mut index = 0;
         let mut ahead = 0u8;
@@ -170,7 +205,7 @@ impl State {
             let free =
                 entry.conflicting(owner, mode).next().is_none() && CONFLICTS[mode as usize] & ahead == 0;
             if free && let Some(waiter) = entry.queue.remove(index) {
-                entry.hold(owner, mode, waiter.scope);
+                entry.hold(owner, mode, waiter.scope, &mut self.next_hold);
                 self.waits.remove(&owner);
                 // Whoever stopped waiting gives the lock back.
                 let _ = waiter.granted.send(());
@@ -183,6 +218,47 @@ impl State {
             self.entries.remove(&key);
         }
     }
+}
+
+impl State {
+    /// Ends the waits for holds of a key that have been given back.
+    fn settle_drains(&mut self, key: LockKey) {
+        if self.drains.is_empty() {
+            return;
+        }
+        let holds = self.entries.get(&key).map(|entry| &entry.holds[..]).unwrap_or_default();
+        let mut ended = Vec::new();
+        for (owner, drain) in self.drains.iter_mut().filter(|(_, drain)| drain.key == key) {
+            drain.holds.retain(|(number, _)| holds.iter().any(|hold| hold.number == *number));
+            if drain.holds.is_empty() {
+                ended.push(*owner);
+            }
+        }
+        for owner in ended {
+            if let Some(drain) = self.drains.remove(&owner) {
+                // Whoever stopped waiting needs not be told.
+                let _ = drain.done.send(());
+            }
+        }
+    }
+}
+
+/// Forgets a wait for holds when it ends early.
+struct DrainGuard<'a>(&'a LockManager, u64);
+
+impl Drop for DrainGuard<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().drains.remove(&self.1);
+    }
+}
+
+fn deadlock() -> SqlError {
+    let detail = "Transactions wait for each other's table or advisory locks in a circle.";
+    SqlError::new(SqlState::DEADLOCK, "deadlock detected").with_detail(detail)
+}
+
+fn timed_out() -> SqlError {
+    SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
 }
 
 /// Takes a waiter out of its queue when its statement ends early.
@@ -218,12 +294,77 @@ impl LockManager {
     /// Takes a lock if that needs no waiting.
     pub(crate) fn try_lock(&self, owner: u64, key: LockKey, mode: u8, scope: Scope) -> bool {
         let mut state = self.0.lock();
-        let entry = state.entries.entry(key).or_default();
+        let State { entries, next_hold, .. } = &mut *state;
+        let entry = entries.entry(key).or_default();
         let free = entry.may_hold(owner, mode);
         if free {
-            entry.hold(owner, mode, scope);
+            entry.hold(owner, mode, scope, next_hold);
         }
         free
+    }
+
+    /// Makes a lock that `from` holds in its transaction one of `to`, for as long as that keeps it. False if there is none.
+    pub(crate) fn hand_over(&self, from: u64, to: u64, key: LockKey, mode: u8) -> bool {
+        let mut state = self.0.lock();
+        let State { entries, next_hold, .. } = &mut *state;
+        let Some(entry) = entries.get_mut(&key) else { return false };
+        let hold = entry.holds.iter_mut().find(|hold| hold.owner == from && hold.scope == Scope::Transaction);
+        let Some(count) = hold.map(|hold| &mut hold.counts[mode as usize]).filter(|count| **count > 0) else {
+            return false;
+        };
+        *count = 0;
+        entry.holds.retain(|hold| hold.modes() != 0);
+        entry.hold(to, mode, Scope::Session, next_hold);
+        true
+    }
+
+    /// How many holds an owner that drains a lock still waits for.
+    pub(crate) fn draining(&self, owner: u64) -> usize {
+        self.0.lock().drains.get(&owner).map_or(0, |drain| drain.holds.len())
+    }
+
+    /// How many others hold a lock that conflicts with a mode.
+    pub(crate) fn count_conflicting(&self, owner: u64, key: LockKey, mode: u8) -> usize {
+        self.0.lock().entries.get(&key).map_or(0, |entry| entry.conflicting(owner, mode).count())
+    }
+
+    /// Waits until all who hold a lock that conflicts with a mode, now, have given back what they hold of it. Nobody
+    /// has to wait because of that, as one would for a lock in this mode.
+    ///
+    /// # Errors
+    /// 40P01 if one of them waits for `owner`; 55P03 after `timeout`.
+    pub(crate) async fn drain(
+        &self,
+        owner: u64,
+        key: LockKey,
+        mode: u8,
+        timeout: Option<Duration>,
+    ) -> SqlResult<()> {
+        let receiver = {
+            let mut state = self.0.lock();
+            let against = CONFLICTS[mode as usize];
+            let holds: Vec<(u64, u64)> = state.entries.get(&key).map_or_else(Vec::new, |entry| {
+                let others =
+                    entry.holds.iter().filter(|hold| hold.owner != owner && hold.modes() & against != 0);
+                others.map(|hold| (hold.number, hold.owner)).collect()
+            });
+            if holds.is_empty() {
+                return Ok(());
+            }
+            let (done, receiver) = oneshot::channel();
+            state.drains.insert(owner, Drain { key, holds, done });
+            if state.waits_for_itself(owner) {
+                state.drains.remove(&owner);
+                return Err(deadlock());
+            }
+            receiver
+        };
+        let _guard = DrainGuard(self, owner);
+        let ended = match timeout {
+            None => receiver.await.is_ok(),
+            Some(limit) => matches!(tokio::time::timeout(limit, receiver).await, Ok(Ok(()))),
+        };
+        if ended { Ok(()) } else { Err(timed_out()) }
     }
 
     /// Takes a lock, waiting for it if need be.
@@ -237,15 +378,15 @@ impl LockManager {
     ) -> SqlResult<()> {
         let receiver = {
             let mut state = self.0.lock();
-            let entry = state.entries.entry(key).or_default();
+            let State { entries, next_hold, .. } = &mut *state;
+            let entry = entries.entry(key).or_default();
             if entry.may_hold(owner, mode) {
-                entry.hold(owner, mode, scope);
+                entry.hold(owner, mode, scope, next_hold);
                 return Ok(());
             }
             if state.closes_cycle(owner, key, mode) {
                 state.settle(key);
-                let detail = "Transactions wait for each other's table or advisory locks in a circle.";
-                return Err(SqlError::new(SqlState::DEADLOCK, "deadlock detected").with_detail(detail));
+                return Err(deadlock());
             }
             let (granted, receiver) = oneshot::channel();
             state.waits.insert(owner, (key, mode));
@@ -267,7 +408,7 @@ impl LockManager {
             guard.done = true;
             return Ok(());
         }
-        Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"))
+        Err(timed_out())
     }
 
     /// Gives back one hold of a lock; false if there is none.
@@ -302,9 +443,7 @@ impl LockManager {
 
     /// Whom an owner waits for.
     pub(crate) fn blocking(&self, owner: u64) -> Vec<u64> {
-        let state = self.0.lock();
-        let wait = state.waits.get(&owner);
-        wait.map_or_else(Vec::new, |(key, mode)| state.blockers(owner, *key, *mode))
+        self.0.lock().blockers_of(owner)
     }
 
     /// The locks, held and waited for.
@@ -361,6 +500,41 @@ mod tests {
         assert_eq!(lock(2, T).await.unwrap_err().code, SqlState::DEADLOCK);
         manager.release_all(2, [U], Scope::Transaction);
         waiting.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_drain_waits_for_those_who_hold_now_and_keeps_nobody_out() {
+        let manager = std::sync::Arc::new(LockManager::default());
+        let write = |owner| manager.try_lock(owner, T, mode::ROW_EXCLUSIVE, Scope::Transaction);
+        assert!(manager.try_lock(1, T, mode::SHARE_UPDATE_EXCLUSIVE, Scope::Session));
+        assert!(write(2) && manager.try_lock(3, T, mode::ACCESS_SHARE, Scope::Transaction));
+        let drained = tokio::spawn({
+            let manager = manager.clone();
+            async move { manager.drain(1, T, mode::SHARE, None).await }
+        });
+        while manager.blocking(1) != [2] {
+            tokio::task::yield_now().await;
+        }
+        assert!(write(4), "a drain is no lock");
+        manager.release_all(2, [T], Scope::Transaction);
+        assert!(write(2), "the same owner in another transaction");
+        drained.await.unwrap().unwrap();
+        assert!(manager.blocking(1).is_empty());
+        // Who drains and is waited for by one of those is told.
+        let wait = tokio::spawn({
+            let manager = manager.clone();
+            async move { manager.lock(2, T, mode::ACCESS_EXCLUSIVE, Scope::Transaction, None).await }
+        });
+        while manager.awaited().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(manager.drain(1, T, mode::SHARE, None).await.unwrap_err().code, SqlState::DEADLOCK);
+        wait.abort();
+        assert!(wait.await.is_err());
+        let soon = Some(Duration::from_millis(1));
+        let timed_out = manager.drain(1, T, mode::SHARE, soon).await.unwrap_err();
+        assert_eq!(timed_out.code, SqlState::LOCK_NOT_AVAILABLE);
+        assert!(manager.blocking(1).is_empty());
     }
 
     #[tokio::test]

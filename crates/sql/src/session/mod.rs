@@ -36,6 +36,7 @@ mod host;
 pub(crate) use host::Host;
 pub(crate) mod locks;
 pub(crate) mod notify;
+mod online;
 pub(crate) mod plan_cache;
 mod portal;
 pub(crate) mod prepared;

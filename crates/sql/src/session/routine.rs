@@ -114,7 +114,7 @@ impl OfSession<'_> {
         most: usize,
     ) -> SqlResult<Answer> {
         self.session.refresh_view().await?;
-        self.session.follow_catalog().await?;
+        self.session.follow_catalog(None).await?;
         let view = self.session.view.clone();
         let Some(open) = self.session.transaction.as_deref() else {
             return Err(SqlError::internal("no transaction"));

@@ -18,7 +18,7 @@ use crate::exec::{ExecContext, RowStream, execute, kv_error};
 use crate::parse::StatementKind;
 use kv_api::{KvError, KvErrorKind};
 use sql_types::functions::EvalContext;
-use sql_types::{Datum, Row, SqlError, SqlResult, SqlState};
+use sql_types::{Datum, Oid, Row, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -232,7 +232,8 @@ impl Session {
         Ok(plan)
     }
 
-    /// Takes the table locks of a plan; true if it had to wait for one.
+    /// Takes the table locks of a plan; true if the catalog may be another since the view was made. A schema change that is
+    /// published after these locks were taken waits for this transaction, or knows that it knows it.
     pub(super) async fn lock_tables(&self, plan: &CachedPlan) -> SqlResult<bool> {
         let mut waited = false;
         for (table, mode) in &plan.locks {
@@ -241,20 +242,56 @@ impl Session {
                 waited |= self.shared.lock(key, *mode).await?;
             }
         }
-        Ok(waited)
+        Ok(waited || !self.is_current())
+    }
+
+    /// Whether the catalog that the view shows is the one that is published, unless it is the transaction's own.
+    fn is_current(&self) -> bool {
+        let own = self.transaction.as_ref().is_some_and(|open| open.overlay.is_some() || open.past.is_some());
+        own || self.shared.engine.cached_catalog().is_some_and(|now| now.id() == self.view.base.id())
+    }
+
+    /// Takes the table locks of a plan that cannot be made anew.
+    ///
+    /// # Errors
+    /// 40001 if it is not valid any more.
+    pub(super) async fn lock_as_planned(&mut self, plan: &CachedPlan) -> SqlResult<()> {
+        if self.lock_tables(plan).await? {
+            self.refresh_view().await?;
+            if !plan.is_valid(&self.view) {
+                let message = "could not serialize access: a table changed while the statement began";
+                return Err(SqlError::new(SqlState::SERIALIZATION_FAILURE, message));
+            }
+        }
+        Ok(())
     }
 
     /// Moves the transaction's snapshot to the present if the catalog has changed since it began: data
-    /// that a schema change wrote (an index) would be missing otherwise.
-    pub(super) async fn follow_catalog(&mut self) -> SqlResult<()> {
-        let current = self.view.base.id();
+    /// that a schema change wrote (an index) would be missing otherwise. Not if what it is about to use, as far as
+    /// that is known, reads as it did then: others' schema changes are no reason to fail.
+    pub(super) async fn follow_catalog(&mut self, tables: Option<&[(Oid, u8)]>) -> SqlResult<()> {
+        let current = &self.view.base;
         let Some(open) = &mut self.transaction else { return Ok(()) };
-        if open.overlay.is_none() && open.past.is_none() && open.catalog != current {
-            if open.catalog != 0 && !open.txn.is_pristine() {
-                open.txn.refresh().await.map_err(kv_error)?;
-            }
-            open.catalog = current;
+        let known = open.catalog.as_ref();
+        if open.overlay.is_some()
+            || open.past.is_some()
+            || known.is_some_and(|known| known.id() == current.id())
+        {
+            return Ok(());
         }
+        if let Some(known) = known.filter(|_| !open.txn.is_pristine()) {
+            let reads_like = |(oid, _): &(Oid, u8)| match (known.table(*oid), current.table(*oid)) {
+                (Some(then), Some(now)) => now.reads_like(then),
+                // One of the session's own.
+                (None, None) => true,
+                _ => false,
+            };
+            if tables.is_some_and(|tables| tables.iter().all(reads_like)) {
+                return Ok(());
+            }
+            open.txn.refresh().await.map_err(kv_error)?;
+        }
+        open.catalog = Some(current.clone());
         Ok(())
     }
 
@@ -274,7 +311,7 @@ impl Session {
             }
             Box::pin(self.check_kept(plan)).await?;
         }
-        self.follow_catalog().await?;
+        self.follow_catalog(Some(&plan.locks)).await?;
         if let Some(open) = &self.transaction {
             open.txn.begin_statement();
         }

@@ -3,10 +3,12 @@
 use super::Session;
 use super::host::guarded;
 use super::locks::{LockKey, mode};
+use super::online::check_alone;
 use super::portal::Portal;
 use super::run::{is_transient, read_only};
 use super::view::{Times, now_micros};
 use crate::catalog::store;
+use crate::ddl::online::Online;
 use crate::ddl::{self, DdlContext, statement::Ddl};
 use crate::exec::kv_error;
 use bytes::Bytes;
@@ -21,24 +23,50 @@ const MOST_ATTEMPTS: u32 = 20;
 
 impl Session {
     /// Runs a schema change and returns its tag.
+    ///
+    /// # Errors
+    /// 25001 for one that is several transactions; what is wrong with it.
     pub(super) async fn run_schema_change(
         &mut self,
         ddl: &Ddl,
         portal: &Portal,
         deadline: Option<Instant>,
     ) -> SqlResult<String> {
+        check_alone(ddl)?;
+        self.change_schema(ddl, portal, deadline, false).await
+    }
+
+    /// Runs a schema change, or the first of its steps, and returns its tag.
+    pub(super) async fn change_schema(
+        &mut self,
+        ddl: &Ddl,
+        portal: &Portal,
+        deadline: Option<Instant>,
+        in_steps: bool,
+    ) -> SqlResult<String> {
         let cancel = self.shared.cancel.clone();
         let first = self.transaction.as_ref().is_none_or(|open| !open.used);
         let mut attempt = 0;
         loop {
             self.ensure_transaction();
-            match guarded(&cancel, deadline, self.schema_change(ddl, portal)).await {
-                Err(error) if first && attempt < MOST_ATTEMPTS && is_transient(&error) => {
+            if let Some(open) = &mut self.transaction {
+                open.schema.online = Online { wanted: in_steps, ..Online::default() };
+            }
+            let result = guarded(&cancel, deadline, self.schema_change(ddl, portal)).await;
+            let busy = self.transaction.as_mut().and_then(|open| open.schema.online.busy.take());
+            match (result, busy) {
+                (Err(_), Some((table, mode))) if first => {
+                    // Whoever is at work on the table needs the catalog in the end: it is waited for without that.
+                    self.restart();
+                    let lock = self.shared.lock_in_the_end(LockKey::Table(table), mode);
+                    guarded(&cancel, deadline, lock).await?;
+                }
+                (Err(error), _) if first && attempt < MOST_ATTEMPTS && is_transient(&error) => {
                     attempt += 1;
                     self.restart();
                     tokio::time::sleep(Duration::from_millis(1 << attempt.min(6))).await;
                 }
-                result => return result,
+                (result, _) => return result,
             }
         }
     }
@@ -56,7 +84,7 @@ impl Session {
             self.shared.lock(LockKey::Catalog, mode::ACCESS_EXCLUSIVE).await?;
             self.refresh_view().await?;
         }
-        self.follow_catalog().await?;
+        self.follow_catalog(None).await?;
         if !apart {
             self.lock_version().await?;
         }

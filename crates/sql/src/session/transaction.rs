@@ -17,6 +17,7 @@ use super::command::{IsolationLevel, Modes};
 use super::view::{Times, now_micros};
 use crate::catalog::temporary::Temporary;
 use crate::catalog::{CatalogSnapshot, Garbage};
+use crate::ddl::online::{self, Online};
 use crate::dml::deferred::{Deferred, DeferredMark};
 use crate::exec::kv_error;
 use crate::routine::statements::SessionMark;
@@ -53,6 +54,8 @@ pub(crate) struct SchemaChange {
     pub clear_on_abort: Vec<Garbage>,
     /// Storage to clear in any case: a savepoint made it garbage.
     pub clear_at_end: Vec<Garbage>,
+    /// What it has to do with changes in steps.
+    pub online: Online,
 }
 
 /// A transaction under way.
@@ -68,7 +71,7 @@ pub(crate) struct Open {
     pub used: bool,
     pub started: i64,
     /// The catalog its reads so far go with.
-    pub catalog: u64,
+    pub catalog: Option<Arc<CatalogSnapshot>>,
     pub overlay: Option<Arc<CatalogSnapshot>>,
     /// The session's temporary objects, if the transaction has changed them.
     pub temporary: Option<Arc<Temporary>>,
@@ -136,7 +139,7 @@ impl Session {
             failed: false,
             used: false,
             started: now_micros(),
-            catalog: 0,
+            catalog: None,
             overlay: None,
             temporary: None,
             schema: SchemaChange::default(),
@@ -157,7 +160,7 @@ impl Session {
             open.txn = txn;
             open.overlay = None;
             open.temporary = None;
-            open.catalog = 0;
+            open.catalog = None;
             open.deferred.forget();
             open.statistics.clear();
             let left = std::mem::take(&mut open.schema);
@@ -277,12 +280,16 @@ impl Session {
         let (open, result) = if open.schema.locked {
             // Goes on if the client leaves: the node must learn of a new catalog.
             let engine = self.shared.engine.clone();
+            let mut open = open;
             let committing = tokio::spawn(async move {
                 let result = open.txn.commit().await;
                 match (&result, &open.overlay) {
                     (Ok(_), Some(overlay)) => {
                         let before = engine.known_catalog();
                         engine.publish(overlay.clone());
+                        if let Some(started) = open.schema.online.started.take() {
+                            online::start(&engine, started);
+                        }
                         engine.place_tables(before, overlay).await;
                     }
                     (Err(error), _) if error.kind() == KvErrorKind::Ambiguous => engine.forget_catalog(),

@@ -131,11 +131,14 @@ impl Session {
             _ => {}
         }
         let tag = match command {
-            Command::Ddl(ddl) => {
-                let tag = self.run_schema_change(ddl, portal, deadline).await?;
-                self.finish_command(options).await?;
-                tag
-            }
+            Command::Ddl(ddl) => match Box::pin(self.run_in_steps(ddl, portal, options, deadline)).await? {
+                Some(tag) => tag,
+                None => {
+                    let tag = self.run_schema_change(ddl, portal, deadline).await?;
+                    self.finish_command(options).await?;
+                    tag
+                }
+            },
             Command::Analyze { targets, tag } => {
                 self.analyze(targets, deadline).await?;
                 self.finish_command(options).await?;
@@ -452,7 +455,7 @@ impl Session {
             self.shared.lock(key, mode).await?;
         }
         self.refresh_view().await?;
-        self.follow_catalog().await
+        self.follow_catalog(None).await
     }
 }
 

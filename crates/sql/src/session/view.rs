@@ -19,7 +19,10 @@ use sql_types::{Oid, SqlError, SqlResult, SqlState, Type};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
 
+/// How long the end of a change in steps is waited for, unless `lock_timeout` says otherwise.
+const LONGEST_BUILD: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Notices kept until they are sent.
 const MOST_NOTICES: usize = 10_000;
 
@@ -94,6 +97,17 @@ impl Shared {
         }
         let timeout = self.settings.lock().derived().lock_timeout;
         self.engine.locks.lock(self.session, key, mode, Scope::Transaction, timeout).await?;
+        note(&mut self.held.lock(), key, mode);
+        Ok(true)
+    }
+
+    /// The same, for a lock that may be held for as long as an index is built.
+    pub(crate) async fn lock_in_the_end(&self, key: LockKey, mode: u8) -> SqlResult<bool> {
+        if self.try_lock(key, mode) {
+            return Ok(false);
+        }
+        let timeout = self.settings.lock().derived().lock_timeout.unwrap_or(LONGEST_BUILD);
+        self.engine.locks.lock(self.session, key, mode, Scope::Transaction, Some(timeout)).await?;
         note(&mut self.held.lock(), key, mode);
         Ok(true)
     }

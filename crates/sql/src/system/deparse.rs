@@ -1,7 +1,8 @@
 //! Definitions as SQL text: types, indexes, constraints, defaults, views.
 
 use crate::catalog::descriptor::{
-    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor, Timing, ViewDescriptor,
+    CheckDescriptor, ColumnId, ForeignKeyDescriptor, IndexDescriptor, TableDescriptor, Timing, Validity,
+    ViewDescriptor,
 };
 use crate::ddl::tokens::quote_ident;
 use crate::ddl::unmark;
@@ -200,7 +201,7 @@ impl SessionView {
 
     /// `pg_get_constraintdef` of a CHECK constraint.
     pub(crate) fn check_definition(&self, check: &CheckDescriptor) -> String {
-        format!("CHECK (({}))", self.named_types(&check.expr))
+        format!("CHECK (({})){}", self.named_types(&check.expr), validity_text(check.validity))
     }
 
     /// `pg_get_constraintdef` of a foreign key.
@@ -229,7 +230,7 @@ impl SessionView {
         if let Some(word) = action(key.on_delete) {
             text.push_str(&format!(" ON DELETE {word}"));
         }
-        text + timing_text(key.timing)
+        text + timing_text(key.timing) + validity_text(key.validity)
     }
 
     /// A default as it is shown: sequences without a schema that need not be spelt out.
@@ -265,6 +266,11 @@ impl SessionView {
         let check = domains.flat_map(|domain| &domain.checks).find(|check| check.oid == oid)?;
         Some(self.check_definition(check))
     }
+}
+
+/// What follows the definition of a constraint that rows from before it may not satisfy.
+fn validity_text(validity: Validity) -> &'static str {
+    if validity.is_shown_valid() { "" } else { " NOT VALID" }
 }
 
 /// The OID of the constraint an index belongs to: that of the index, in another catalog.

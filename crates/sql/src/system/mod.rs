@@ -21,6 +21,7 @@ mod information;
 mod pg_class;
 mod pg_misc;
 mod pg_policy;
+mod pg_progress;
 mod pg_schema;
 mod pg_stat_statements;
 mod pg_stats;

@@ -4,7 +4,9 @@ use super::builtin::{access_method, default_opclass, types};
 use super::deparse::constraint_oid;
 use super::row::{SystemContext, bool, int, int2_array, int2vector, letter, oid, oidvector, optional, text};
 use super::{tables, user_types};
-use crate::catalog::descriptor::{ColumnDescriptor, EXPRESSION, PRIMARY_INDEX, TableDescriptor, Timing};
+use crate::catalog::descriptor::{
+    ColumnDescriptor, EXPRESSION, IndexState, PRIMARY_INDEX, TableDescriptor, Timing,
+};
 use crate::catalog::oids;
 use crate::inverted::OperatorClass;
 use crate::table::{generated_text, key_names, predicate_text};
@@ -308,9 +310,9 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
                 ("indisexclusion", bool(false)),
                 ("indimmediate", bool(!index.timing.deferrable)),
                 ("indisclustered", bool(false)),
-                ("indisvalid", bool(true)),
+                ("indisvalid", bool(index.is_public())),
                 ("indcheckxmin", bool(false)),
-                ("indisready", bool(true)),
+                ("indisready", bool(index.state != IndexState::DeleteOnly)),
                 ("indislive", bool(true)),
                 ("indisreplident", bool(false)),
                 ("indkey", int2vector(ids.map(|id| id as i16))),
@@ -330,7 +332,7 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
 
 fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    let common = |oid_: Oid, name: &str, table: &TableDescriptor, kind: char, timing: Timing| {
+    let common = |oid_: Oid, name: &str, table: &TableDescriptor, kind: char, timing: Timing, valid: bool| {
         vec![
             ("oid", oid(oid_)),
             ("conname", text(name)),
@@ -338,7 +340,7 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
             ("contype", letter(kind)),
             ("condeferrable", bool(timing.deferrable)),
             ("condeferred", bool(timing.deferred)),
-            ("convalidated", bool(true)),
+            ("convalidated", bool(valid)),
             ("conrelid", oid(table.oid)),
             ("contypid", oid(0)),
             ("conparentid", oid(0)),
@@ -358,14 +360,21 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     for table in my_tables(cx) {
         for index in table.indexes.iter().filter(|index| index.constraint) {
             let kind = if index.id == PRIMARY_INDEX { 'p' } else { 'u' };
-            let mut values = common(constraint_oid(index), &index.name, table, kind, index.timing);
+            let mut values = common(constraint_oid(index), &index.name, table, kind, index.timing, true);
             values.extend(no_reference());
             values.push(("conindid", oid(index.oid)));
             values.push(("conkey", int2_array(index.columns.iter().map(|(id, _)| *id as i16))));
             rows.push(cx.row(values));
         }
         for check in &table.checks {
-            let mut values = common(check.oid, &check.name, table, 'c', Timing::default());
+            let mut values = common(
+                check.oid,
+                &check.name,
+                table,
+                'c',
+                Timing::default(),
+                check.validity.is_shown_valid(),
+            );
             values.extend(no_reference());
             values.push(("conindid", oid(0)));
             let lower = check.expr.to_lowercase();
@@ -376,7 +385,8 @@ fn constraints(cx: &SystemContext<'_>) -> Vec<Row> {
             rows.push(cx.row(values));
         }
         for key in &table.foreign_keys {
-            let mut values = common(key.oid, &key.name, table, 'f', key.timing);
+            let mut values =
+                common(key.oid, &key.name, table, 'f', key.timing, key.validity.is_shown_valid());
             let index = cx.catalog().table(key.referenced_table).and_then(|referenced| {
                 referenced.indexes.iter().find(|index| {
                     index.is_key()

@@ -24,6 +24,7 @@ pub(super) async fn rows(cx: &SystemContext<'_>) -> SqlResult<Vec<Row>> {
         "pg_stat_user_tables" | "pg_stat_all_tables" => stat_tables(cx),
         "pg_stat_statements" => super::pg_stat_statements::rows(cx),
         "pg_stats" => super::pg_stats::rows(cx),
+        "pg_stat_progress_create_index" => super::pg_progress::rows(cx),
         _ => Vec::new(),
     })
 }

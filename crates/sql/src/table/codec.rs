@@ -2,7 +2,7 @@
 
 use super::{Projection, bind_generated, bound_index, index_env, literal};
 use crate::catalog::descriptor::{
-    ColumnId, EXPRESSION, IndexDescriptor, IndexId, PRIMARY_INDEX, TableDescriptor,
+    ColumnId, EXPRESSION, IndexDescriptor, IndexId, IndexState, PRIMARY_INDEX, TableDescriptor,
 };
 use crate::exec::eval::{eval, is_true};
 use crate::inverted::OperatorClass;
@@ -45,6 +45,8 @@ pub struct IndexCodec {
     pub checked_later: bool,
     /// Whether a foreign key may refer to its columns.
     pub is_key: bool,
+    /// What statements do with it.
+    pub state: IndexState,
     /// What a row satisfies to be in it.
     pub predicate: Option<Expr>,
     /// What all its keys start with.
@@ -142,11 +144,23 @@ impl IndexCodec {
             unique: index.unique && !index.timing.deferrable,
             checked_later: index.unique && index.timing.deferrable,
             is_key: index.is_key(),
+            state: index.state,
             predicate,
             prefix: prefix.freeze(),
             columns,
             inverted,
         })
+    }
+
+    /// Whether rows that are written get entries.
+    pub fn is_written(&self) -> bool {
+        self.state != IndexState::DeleteOnly
+    }
+
+    /// Whether an entry under the key of a row may be that of another row: rows without entries may have the same
+    /// values. So it is while a unique index is built.
+    pub fn is_disputed(&self) -> bool {
+        self.unique && !self.state.is_public()
     }
 
     /// Whether a full row is in the index.

@@ -404,6 +404,7 @@ fn family(on_delete: char, on_update: char, child_index: bool) -> Runner {
         on_delete,
         on_update,
         timing: Default::default(),
+        validity: Default::default(),
     });
     runner(vec![parent, child])
 }
@@ -477,6 +478,7 @@ async fn a_table_may_refer_to_itself() {
         on_delete: 'a',
         on_update: 'a',
         timing: Default::default(),
+        validity: Default::default(),
     });
     let runner = runner(vec![tree.clone()]);
     // The row referred to may come later in the same statement, and go in the same statement.

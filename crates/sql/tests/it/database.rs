@@ -3,6 +3,7 @@
 use crate::support::new_tenant;
 use async_trait::async_trait;
 use bytes::Bytes;
+use kv_client::KvClient;
 use sql::engine::{Engine, TenantInfo};
 use sql::exec::NodeBudget;
 use sql::session::{RowSink, RunOptions, RunOutcome, Session, SessionParams, TextSettings};
@@ -102,6 +103,22 @@ pub async fn session_with(engine: &Arc<Engine>, settings: &[(&str, &str)]) -> Se
     Session::open(engine.clone(), params).await.expect("a session")
 }
 
+/// The tenant whose keys a client reads and writes.
+pub fn tenant_of(kv: &KvClient) -> TenantInfo {
+    TenantInfo {
+        id: kv.tenant().0,
+        name: "app".into(),
+        owner_role: "dormouse".into(),
+        owner_verifier: "SCRAM-SHA-256$4096:x$x:x".into(),
+    }
+}
+
+/// An engine of the tenant whose keys a client reads and writes.
+pub async fn engine_of(kv: Arc<KvClient>, memory: Arc<NodeBudget>) -> Arc<Engine> {
+    let tenant = tenant_of(&kv);
+    Engine::open_within(kv, tenant, memory).await.expect("an engine")
+}
+
 impl Database {
     /// A fresh tenant.
     pub async fn open() -> Database {
@@ -110,14 +127,12 @@ impl Database {
 
     /// The same, whose statements use memory within a budget.
     pub async fn open_within(memory: Arc<NodeBudget>) -> Database {
-        let kv = Arc::new(new_tenant());
-        let tenant = TenantInfo {
-            id: kv.tenant().0,
-            name: "app".into(),
-            owner_role: "dormouse".into(),
-            owner_verifier: "SCRAM-SHA-256$4096:x$x:x".into(),
-        };
-        let engine = Engine::open_within(kv, tenant, memory).await.expect("an engine");
+        Self::of(Arc::new(new_tenant()), memory).await
+    }
+
+    /// The database of the tenant whose keys a client reads and writes.
+    pub async fn of(kv: Arc<KvClient>, memory: Arc<NodeBudget>) -> Database {
+        let engine = engine_of(kv, memory).await;
         let session = session(&engine).await;
         Database { engine, session }
     }

@@ -138,7 +138,7 @@ async fn definitions_are_shown_as_postgresql_shows_them() {
         "CREATE TABLE t (id int PRIMARY KEY, name text, v varchar(9), a int, \"B\" int, at timestamptz);
          CREATE INDEX i1 ON t (lower(name), a DESC) INCLUDE (\"B\") WHERE a > 3 AND at IS NOT NULL;
          CREATE UNIQUE INDEX i2 ON t ((a + \"B\") DESC, coalesce(v, 'x')); CREATE INDEX ON t (lower(v), (a * 2), (a * 3));
-         CREATE INDEX CONCURRENTLY IF NOT EXISTS i3 ON t USING btree (name) WHERE name = 'x' OR a IN (1, 2);
+         CREATE INDEX IF NOT EXISTS i3 ON t USING btree (name) WHERE name = 'x' OR a IN (1, 2);
          SET TIME ZONE 'Europe/Berlin'; CREATE INDEX i4 ON t (id) WHERE at > '2024-01-01'; RESET TIME ZONE",
     )
     .await;

@@ -114,7 +114,7 @@ async fn definitions_are_shown_and_follow_the_table() {
     let mut db = Database::open().await;
     db.execute(
         "CREATE TABLE t (id int PRIMARY KEY, j jsonb, n int[]);
-         CREATE INDEX CONCURRENTLY IF NOT EXISTS i1 ON t USING gin (j) WITH (fastupdate = off);
+         CREATE INDEX IF NOT EXISTS i1 ON t USING gin (j) WITH (fastupdate = off);
          CREATE INDEX i2 ON t USING gin (j pg_catalog.jsonb_path_ops) WHERE id > 3;
          CREATE INDEX ON t USING gin ((j -> 'tags')); CREATE INDEX ON t USING gin (n)",
     )

@@ -11,6 +11,7 @@ mod engines;
 mod indexes;
 mod inverted;
 mod memory;
+mod online;
 mod operators;
 mod partial;
 mod plan_support;

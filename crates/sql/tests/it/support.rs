@@ -61,6 +61,11 @@ impl TestNode {
 pub fn new_tenant() -> KvClient {
     let tenant = TenantId(NODE.next_tenant.fetch_add(1, Ordering::Relaxed));
     NODE.make_range(tenant);
+    client_of(tenant)
+}
+
+/// Another client for a tenant. To be called on a tokio runtime.
+pub fn client_of(tenant: TenantId) -> KvClient {
     let own = NODE.authority.issue(Identity::Tenant(tenant.0)).expect("a certificate");
     let tls = internal_client(&NODE.authority.pem().certificate, &own).expect("a TLS configuration");
     KvClient::connect(Config::new(vec![NODE.address.clone()], tls, tenant))

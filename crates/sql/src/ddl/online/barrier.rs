@@ -1,0 +1,50 @@
+//! The barrier between two states of a descriptor.
+
+use super::job::Job;
+use super::progress::Phase;
+use crate::engine::Engine;
+use crate::session::locks::{LockKey, mode};
+use sql_types::SqlResult;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Who has to be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Users {
+    /// Transactions that may write by the descriptor.
+    Writers,
+    /// Those that may read by it as well.
+    Readers,
+}
+
+/// Waits until no transaction uses the version before that which was last published of the job's table.
+///
+/// Statements read the catalog that is published, take their table locks, and then look whether it is still the one
+/// that is published; locks are kept to the end of the transaction. So whoever takes a lock after this
+/// function has begun knows the new version, and only those who hold one now have to be waited for. They are not
+/// kept from anything: a transaction that goes on with its next statement knows the new version, too, but what it wrote
+/// before is not committed yet.
+///
+/// This works because one SQL node serves a tenant and its locks are in its memory. With several, this is where each
+/// would hold a lease on the version of the descriptor that it uses (F1, section 4; `cockroachdb-2020`, section 5.4): the
+/// function would wait until no lease on an earlier version than the newest is left, which bounds
+/// the versions in use to two, and nodes would commit before the lease of what they used ends. A node that died
+/// needs no care today: what it did not commit is gone with it before another takes over.
+///
+/// # Errors
+/// 40P01 if one of the transactions waits for the job; 55P03 after the job's lock timeout.
+pub(super) async fn older_versions_gone(
+    engine: &Engine,
+    job: &Job,
+    users: Users,
+    phase: Phase,
+) -> SqlResult<()> {
+    let mode = match users {
+        Users::Writers => mode::SHARE,
+        Users::Readers => mode::ACCESS_EXCLUSIVE,
+    };
+    let key = LockKey::Table(job.table);
+    job.progress.set_phase(phase);
+    let lockers = engine.locks.count_conflicting(job.owner, key, mode) as u64;
+    job.progress.lockers.store(lockers, Relaxed);
+    engine.locks.drain(job.owner, key, mode, job.lock_timeout).await
+}

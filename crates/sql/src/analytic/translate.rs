@@ -263,6 +263,14 @@ fn has_room(data: &DataType) -> bool {
     matches!(data, DataType::Decimal128(precision, _) if *precision <= SAFE_DIGITS)
 }
 
+/// A plan without the sort above it.
+fn unsorted(plan: &Plan) -> &Plan {
+    match &plan.kind {
+        PlanKind::Sort { input, limit: None, .. } => input,
+        _ => plan,
+    }
+}
+
 /// Translates what lies below the aggregate.
 struct Builder<'a, 'p> {
     env: EvalEnv<'a>,
@@ -295,8 +303,12 @@ impl<'a, 'p> Builder<'a, 'p> {
                 Some(Arc::new(FilterExec::try_new(predicate, input).ok()?))
             }
             PlanKind::Project { input, exprs } => self.project(input, exprs),
-            PlanKind::Join { kind, method: JoinMethod::Hash(keys), left, right, on } => {
-                self.join(*kind, keys, left, right, on.as_ref())
+            PlanKind::Join { kind, method: method @ JoinMethod::Hash(_), left, right, on } => {
+                self.join(*kind, &method.keys(), left, right, on.as_ref())
+            }
+            // Nobody above asks for its order: whoever does is a leaf.
+            PlanKind::Join { kind, method: method @ JoinMethod::Merge(_), left, right, on } => {
+                self.join(*kind, &method.keys(), unsorted(left), unsorted(right), on.as_ref())
             }
             _ => None,
         }
@@ -336,7 +348,7 @@ impl<'a, 'p> Builder<'a, 'p> {
     fn join(
         &mut self,
         kind: JoinKind,
-        keys: &'p [(Expr, Expr)],
+        keys: &[(&Expr, &Expr)],
         left: &'p Plan,
         right: &'p Plan,
         on: Option<&'p Expr>,

@@ -365,7 +365,10 @@ pub fn covers(table: &TableDescriptor, index: IndexId, columns: &[ColumnId]) -> 
 fn join(kind: JoinKind, method: &JoinMethod, left: &Plan, right: &Plan, on: Option<&Expr>) -> Estimate {
     let pair = Columns::Pair(left, right);
     let (keys, rest): (Vec<(Expr, Expr)>, f64) = match method {
-        JoinMethod::Hash(keys) => (keys.clone(), on.map_or(1.0, |on| selectivity(on, pair))),
+        JoinMethod::Hash(_) | JoinMethod::Merge(_) => {
+            let keys = method.keys().into_iter().map(|(left, right)| (left.clone(), right.clone()));
+            (keys.collect(), on.map_or(1.0, |on| selectivity(on, pair)))
+        }
         JoinMethod::NestedLoop => {
             let (keys, rest) = join_method::split_equalities(on.cloned(), left.columns.len());
             let rest = of_all(&rest, pair);
@@ -394,11 +397,13 @@ fn join(kind: JoinKind, method: &JoinMethod, left: &Plan, right: &Plan, on: Opti
     let rows = rows.max(left.rows.min(1.0));
     let cost = match method {
         JoinMethod::Lateral => left.cost + look_up_cost(left.rows, right) + rows * cost::ROW,
+        JoinMethod::Merge(_) => left.cost + right.cost + cost::merge_join(left.rows, right.rows, rows),
         _ if !keys.is_empty() => left.cost + right.cost + cost::hash_join(left.rows, right.rows, rows),
         _ => left.cost + right.cost + cost::nested_loop(left.rows, right.rows, rows),
     };
     let startup = match method {
         JoinMethod::Lateral => left.startup,
+        JoinMethod::Merge(_) => left.startup + right.startup,
         _ => left.startup + right.cost + right.rows * cost::HASH_BUILD,
     };
     Estimate { rows, startup, cost }

@@ -15,19 +15,15 @@ use async_trait::async_trait;
 use sql_types::{Datum, Row, SqlResult, compare};
 use std::cmp::Ordering;
 
-/// A row with its key.
-struct Keyed {
-    key: Row,
-    row: Row,
-}
-
 /// One input.
 struct Side<'p> {
     input: BoxOperator<'p>,
     keys: Vec<&'p Expr>,
     pending: std::vec::IntoIter<Row>,
     /// The next row.
-    head: Option<Keyed>,
+    head: Option<Row>,
+    /// Its key.
+    key: Row,
     /// Rows that are asked for next: more each time, as one cannot know how many are passed over.
     ask: usize,
     done: bool,
@@ -35,23 +31,21 @@ struct Side<'p> {
 
 impl<'p> Side<'p> {
     fn new(input: BoxOperator<'p>, keys: Vec<&'p Expr>) -> Self {
-        Side { input, keys, pending: Vec::new().into_iter(), head: None, ask: 1, done: false }
+        let pending = Vec::new().into_iter();
+        Side { input, keys, pending, head: None, key: Row::new(), ask: 1, done: false }
     }
 
-    /// Reads the next row if there is none; `None` if there are no more.
-    async fn head(
-        &mut self,
-        scope: &Scope<'p>,
-        cx: &ExecContext<'_>,
-        want: usize,
-    ) -> SqlResult<Option<&Keyed>> {
+    /// Reads the next row if there is none; false if there are no more.
+    async fn has_next(&mut self, scope: &Scope<'p>, cx: &ExecContext<'_>, want: usize) -> SqlResult<bool> {
         while self.head.is_none() && !self.done {
             match self.pending.next() {
                 Some(row) => {
                     let env = scope.env(cx);
-                    let key =
-                        self.keys.iter().map(|key| eval(key, &row, &env)).collect::<SqlResult<Row>>()?;
-                    self.head = Some(Keyed { key, row });
+                    self.key.clear();
+                    for key in &self.keys {
+                        self.key.push(eval(key, &row, &env)?);
+                    }
+                    self.head = Some(row);
                 }
                 None => {
                     self.ask = self.ask.max(want).min(BATCH_ROWS);
@@ -64,7 +58,7 @@ impl<'p> Side<'p> {
                 }
             }
         }
-        Ok(self.head.as_ref())
+        Ok(self.head.is_some())
     }
 }
 
@@ -146,19 +140,21 @@ impl<'p> MergeJoin<'p> {
 
     /// Lets the group go; its rows without a partner are returned if the join keeps them.
     fn retire(&mut self, out: &mut Batch) {
-        let group = std::mem::take(&mut self.group);
+        let group = &mut self.group;
         for (row, _) in group.rows.iter().zip(&group.matched).filter(|(_, matched)| !**matched) {
             out.push(padded_right(self.widths.0, row));
         }
+        group.rows.clear();
+        group.matched.clear();
         self.memory.release();
     }
 
     /// Takes the right row that comes next; it has no partner.
     fn pass_over(&mut self, out: &mut Batch) {
-        if let Some(head) = self.right.head.take()
+        if let Some(row) = self.right.head.take()
             && self.keeps_right()
         {
-            out.push(padded_right(self.widths.0, &head.row));
+            out.push(padded_right(self.widths.0, &row));
         }
     }
 
@@ -172,11 +168,10 @@ impl<'p> MergeJoin<'p> {
     ) -> SqlResult<bool> {
         // Of rows that only have to be there one is enough.
         let one = self.on.is_none() && matches!(self.kind, JoinKind::Semi | JoinKind::Anti);
-        loop {
-            let Some(head) = self.right.head(&self.scope, cx, want).await? else { return Ok(true) };
-            let order = match has_null(&head.key) {
+        while self.right.has_next(&self.scope, cx, want).await? {
+            let order = match has_null(&self.right.key) {
                 true => Ordering::Less,
-                false => self.order(self.right.head.as_ref().map_or(&[], |head| &head.key[..]), key),
+                false => self.order(&self.right.key, key),
             };
             match order {
                 Ordering::Less => {
@@ -185,16 +180,16 @@ impl<'p> MergeJoin<'p> {
                         return Ok(false);
                     }
                 }
-                Ordering::Greater => return Ok(true),
+                Ordering::Greater => break,
                 Ordering::Equal => {
-                    let Some(head) = self.right.head.take() else { return Ok(true) };
+                    let Some(row) = self.right.head.take() else { break };
                     if self.group.rows.is_empty() {
-                        self.group.key = head.key;
+                        self.group.key.clone_from(&self.right.key);
                     } else if one {
                         continue;
                     }
-                    self.memory.grow(cx.memory, row_bytes(&head.row) + 1)?;
-                    self.group.rows.push(head.row);
+                    self.memory.grow(cx.memory, row_bytes(&row) + 1)?;
+                    self.group.rows.push(row);
                     if self.keeps_right() {
                         self.group.matched.push(false);
                     }
@@ -202,6 +197,7 @@ impl<'p> MergeJoin<'p> {
             }
             self.breathe(cx).await?;
         }
+        Ok(true)
     }
 
     /// Lets others run from time to time.
@@ -215,21 +211,26 @@ impl<'p> MergeJoin<'p> {
 
     /// Moves on to the next left row; false if there is none, or `out` filled up.
     async fn next_left(&mut self, cx: &ExecContext<'_>, want: usize, out: &mut Batch) -> SqlResult<bool> {
-        let Some(head) = self.left.head(&self.scope, cx, want).await? else { return Ok(false) };
+        if !self.left.has_next(&self.scope, cx, want).await? {
+            return Ok(false);
+        }
         let mut candidate = usize::MAX;
-        if !has_null(&head.key) {
-            let key = head.key.clone();
+        if !has_null(&self.left.key) {
+            let key = std::mem::take(&mut self.left.key);
+            let mut complete = true;
             if self.group.rows.is_empty() || self.order(&self.group.key, &key).is_ne() {
                 self.retire(out);
-                if !self.advance(&key, cx, want, out).await? {
-                    return Ok(false);
-                }
+                complete = self.advance(&key, cx, want, out).await?;
+            }
+            self.left.key = key;
+            if !complete {
+                return Ok(false);
             }
             if !self.group.rows.is_empty() {
                 candidate = 0;
             }
         }
-        let row = self.left.head.take().map(|head| head.row);
+        let row = self.left.head.take();
         self.current = row.map(|row| Current { row, matched: false, candidate });
         Ok(true)
     }
@@ -284,7 +285,7 @@ impl<'p> MergeJoin<'p> {
             return Ok(());
         }
         self.retire(out);
-        while out.len() < want && self.right.head(&self.scope, cx, want).await?.is_some() {
+        while out.len() < want && self.right.has_next(&self.scope, cx, want).await? {
             self.pass_over(out);
             self.breathe(cx).await?;
         }

@@ -23,7 +23,7 @@ pub const HASH_BUILD: f64 = 0.5;
 /// A row looked up in a hash table.
 pub const HASH_PROBE: f64 = 0.25;
 /// A row that a merge join compares and passes.
-pub const MERGE: f64 = 0.2;
+pub const MERGE: f64 = 0.3;
 /// A pair of rows tried by a nested loop.
 pub const PAIR: f64 = 0.15;
 /// A comparison of two rows while sorting.

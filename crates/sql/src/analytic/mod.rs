@@ -4,7 +4,8 @@
 //!
 //! A plan is run by the row engine's operators. Where an operator is an aggregate over enough rows,
 //! [`wrap`] puts an [`run::Analytic`] in its place, which translates the aggregate and what lies
-//! below it (projections, filters, equi-joins) to DataFusion's physical operators. What cannot be
+//! below it (projections, filters, equi-joins, which are done by hash though the plan says that they merge) to
+//! DataFusion's physical operators. What cannot be
 //! translated below that stays with the row engine and becomes a *leaf*: rows are pulled from it in
 //! batches and turned into Arrow arrays as DataFusion asks for them. Everything runs inside the
 //! statement's own task; there are no threads, no channels and no state between statements.

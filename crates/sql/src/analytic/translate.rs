@@ -263,6 +263,14 @@ fn has_room(data: &DataType) -> bool {
     matches!(data, DataType::Decimal128(precision, _) if *precision <= SAFE_DIGITS)
 }
 
+/// A plan without the sort above it.
+fn unsorted(plan: &Plan) -> &Plan {
+    match &plan.kind {
+        PlanKind::Sort { input, limit: None, .. } => input,
+        _ => plan,
+    }
+}
+
 /// Translates what lies below the aggregate.
 struct Builder<'a, 'p> {
     env: EvalEnv<'a>,
@@ -295,8 +303,13 @@ impl<'a, 'p> Builder<'a, 'p> {
                 Some(Arc::new(FilterExec::try_new(predicate, input).ok()?))
             }
             PlanKind::Project { input, exprs } => self.project(input, exprs),
-            PlanKind::Join { kind, method: JoinMethod::Hash(keys), left, right, on } => {
-                self.join(*kind, keys, left, right, on.as_ref())
+            PlanKind::Join { kind, method: method @ JoinMethod::Hash(_), left, right, on } => {
+                self.join(*kind, &method.keys(), [left, right], on.as_ref(), JoinSide::Right)
+            }
+            // Nobody above asks for its order: whoever does is a leaf. The table is of the smaller side.
+            PlanKind::Join { kind, method: method @ JoinMethod::Merge(_), left, right, on } => {
+                let table = if left.rows < right.rows { JoinSide::Left } else { JoinSide::Right };
+                self.join(*kind, &method.keys(), [unsorted(left), unsorted(right)], on.as_ref(), table)
             }
             _ => None,
         }
@@ -333,21 +346,27 @@ impl<'a, 'p> Builder<'a, 'p> {
         Some(Arc::new(ProjectionExec::try_new(columns, input).ok()?))
     }
 
+    /// A join with a hash table of one side.
     fn join(
         &mut self,
         kind: JoinKind,
-        keys: &'p [(Expr, Expr)],
-        left: &'p Plan,
-        right: &'p Plan,
+        keys: &[(&Expr, &Expr)],
+        [left, right]: [&'p Plan; 2],
         on: Option<&'p Expr>,
+        table: JoinSide,
     ) -> Option<Arc<dyn ExecutionPlan>> {
         let (left, right) = (self.plan(left)?, self.plan(right)?);
-        // DataFusion builds its table over the left side, plans here over the right one.
+        // DataFusion builds its table over its own left side.
+        let straight = table == JoinSide::Left;
         let join_type = match kind {
             JoinKind::Inner => JoinType::Inner,
+            JoinKind::Full => JoinType::Full,
+            JoinKind::Left if straight => JoinType::Left,
+            JoinKind::Right if straight => JoinType::Right,
+            JoinKind::Semi if straight => JoinType::LeftSemi,
+            JoinKind::Anti if straight => JoinType::LeftAnti,
             JoinKind::Left => JoinType::Right,
             JoinKind::Right => JoinType::Left,
-            JoinKind::Full => JoinType::Full,
             JoinKind::Semi => JoinType::RightSemi,
             JoinKind::Anti => JoinType::RightAnti,
         };
@@ -358,27 +377,28 @@ impl<'a, 'p> Builder<'a, 'p> {
             if left.data != right.data {
                 return None;
             }
-            pairs.push((right.expr, left.expr));
+            pairs.push(if straight { (left.expr, right.expr) } else { (right.expr, left.expr) });
         }
         let (left_width, right_width) = (left.schema().fields().len(), right.schema().fields().len());
         let nulls = NullEquality::NullEqualsNothing;
         let mode = PartitionMode::CollectLeft;
         // Of an inner join what else is wanted is a filter of what it returns.
         let filter = match on {
-            Some(on) if kind != JoinKind::Inner => Some(self.join_filter(on, &left, &right)?),
+            Some(on) if kind != JoinKind::Inner => Some(self.join_filter(on, &left, &right, straight)?),
             _ => None,
         };
+        let (one, other) = if straight { (left, right) } else { (right, left) };
         let join: Arc<dyn ExecutionPlan> = match self.joins {
             Joins::Hash => Arc::new(
-                HashJoinExec::try_new(right, left, pairs, filter, &join_type, None, mode, nulls, false)
+                HashJoinExec::try_new(one, other, pairs, filter, &join_type, None, mode, nulls, false)
                     .ok()?,
             ),
             Joins::Merge => {
-                let (right_keys, left_keys) = pairs.iter().cloned().unzip();
-                let (right, left) = (sorted(right, right_keys)?, sorted(left, left_keys)?);
+                let (one_keys, other_keys) = pairs.iter().cloned().unzip();
+                let (one, other) = (sorted(one, one_keys)?, sorted(other, other_keys)?);
                 let orders = vec![SortOptions::default(); pairs.len()];
                 Arc::new(
-                    SortMergeJoinExec::try_new(right, left, pairs, filter, join_type, orders, nulls).ok()?,
+                    SortMergeJoinExec::try_new(one, other, pairs, filter, join_type, orders, nulls).ok()?,
                 )
             }
         };
@@ -386,8 +406,9 @@ impl<'a, 'p> Builder<'a, 'p> {
         if matches!(kind, JoinKind::Semi | JoinKind::Anti) {
             return Some(join);
         }
-        let order = (right_width..right_width + left_width).chain(0..right_width);
-        let joined = reorder(join, order)?;
+        let first = if straight { 0 } else { right_width };
+        let width = left_width + right_width;
+        let joined = reorder(join, (first..width).chain(0..first))?;
         match on.filter(|_| kind == JoinKind::Inner) {
             None => Some(joined),
             Some(on) => {
@@ -403,6 +424,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         on: &Expr,
         left: &Arc<dyn ExecutionPlan>,
         right: &Arc<dyn ExecutionPlan>,
+        straight: bool,
     ) -> Option<JoinFilter> {
         let left_width = left.schema().fields().len();
         let mut used = Vec::new();
@@ -412,11 +434,12 @@ impl<'a, 'p> Builder<'a, 'p> {
         let mut fields = Vec::with_capacity(used.len());
         let mut indices = Vec::with_capacity(used.len());
         for column in &used {
-            // DataFusion's left side is the right one of plans.
-            let (schema, index, side) = match column.checked_sub(left_width) {
-                None => (left.schema(), *column, JoinSide::Right),
-                Some(index) => (right.schema(), index, JoinSide::Left),
+            let (schema, index, of_left) = match column.checked_sub(left_width) {
+                None => (left.schema(), *column, true),
+                Some(index) => (right.schema(), index, false),
             };
+            // Turned DataFusion's left side is the right one of plans.
+            let side = if of_left == straight { JoinSide::Left } else { JoinSide::Right };
             fields.push(Field::clone(schema.fields().get(index)?));
             indices.push(ColumnIndex { index, side });
         }

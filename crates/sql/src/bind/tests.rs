@@ -5,7 +5,7 @@ use crate::catalog::descriptor::{
     CheckDescriptor, ColumnDescriptor, IndexDescriptor, PRIMARY_INDEX, TableDescriptor,
 };
 use crate::explain::{ExplainOptions, Summary, describe, render};
-use crate::optimize::optimize;
+use crate::optimize::{Options, optimize};
 use crate::parse;
 use crate::statistics::{StatisticsCell, TableStatistics};
 use sql_types::{ColumnType, Oid};
@@ -259,7 +259,7 @@ pub(crate) fn plan(sql: &str) -> String {
         Err(error) => panic!("{sql}: {error:?}"),
     };
     let options = ExplainOptions { costs: false, ..ExplainOptions::default() };
-    let plan = optimize(bound.plan);
+    let plan = optimize(bound.plan, Options::default());
     render(&describe(&plan, &options, &|_| None, &|_| false), &options, &Summary::default()).join("\n")
 }
 
@@ -465,11 +465,11 @@ fn deep_statements_are_refused() {
         let ors = format!("SELECT 1 FROM t WHERE id = 0{}", " OR id = 1".repeat(450));
         bind(&ors).unwrap();
         let sum = format!("SELECT 1{}", " + 1".repeat(900));
-        optimize(bind(&sum).unwrap().plan);
+        optimize(bind(&sum).unwrap().plan, Options::default());
         let nested = format!("SELECT {}1{}", "(".repeat(90), ")".repeat(90));
-        optimize(bind(&nested).unwrap().plan);
+        optimize(bind(&nested).unwrap().plan, Options::default());
         let subqueries = format!("{}1{}", "SELECT (".repeat(40), ")".repeat(40));
-        optimize(bind(&subqueries).unwrap().plan);
+        optimize(bind(&subqueries).unwrap().plan, Options::default());
     };
     // The stack of a runtime's worker.
     std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
@@ -573,7 +573,7 @@ fn much_binds() {
         match bind(sql) {
             Ok(bound) => {
                 let columns = bound.plan.columns.len();
-                let plan = optimize(bound.plan);
+                let plan = optimize(bound.plan, Options::default());
                 assert_eq!(plan.columns.len(), columns, "{sql}");
                 check_columns(&plan, sql);
             }
@@ -661,7 +661,7 @@ fn what_tools_ask_binds() {
             };
             for statement in statements.iter().filter(|statement| statement.kind == StatementKind::Query) {
                 match bind(&statement.text) {
-                    Ok(bound) => check_columns(&optimize(bound.plan), sql),
+                    Ok(bound) => check_columns(&optimize(bound.plan, Options::default()), sql),
                     // Tables of the tool itself.
                     Err(error) if error.message.contains("pgbench_") => {}
                     Err(error) => failures.push(format!("{error}\n{sql}")),

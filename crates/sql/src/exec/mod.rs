@@ -17,8 +17,8 @@
 //!
 //! # What is missing
 //!
-//! Sorts, hash joins, aggregates, DISTINCT and UNION spill to disk (`sort`, `partition`); INTERSECT, EXCEPT, windows and the
-//! inner side of a nested loop that do not fit fail with 53200.
+//! Sorts, hash joins, aggregates, DISTINCT and UNION spill to disk (`sort`, `partition`); INTERSECT, EXCEPT, windows, the
+//! inner side of a nested loop and the rows of one key of a merge join that do not fit fail with 53200.
 
 mod accumulate;
 mod aggregate;
@@ -34,6 +34,7 @@ pub(crate) mod kv;
 mod kv_error;
 mod lookup;
 pub mod memory;
+mod merge_join;
 pub(crate) mod operator;
 mod partition;
 mod project;

@@ -3,8 +3,8 @@
 use super::scope::Scope;
 use super::{COPY_INPUT, ExecContext, Reservation};
 use super::{
-    aggregate, apply, distinct, hash_join, join, project, recursive, relation, scan, setop, sort, source,
-    window,
+    aggregate, apply, distinct, hash_join, join, merge_join, project, recursive, relation, scan, setop, sort,
+    source, window,
 };
 use crate::dml;
 use crate::plan::{JoinMethod, Plan, PlanKind, SetOpKind};
@@ -77,6 +77,9 @@ pub(crate) fn build_plain<'p>(plan: &'p Plan, scope: &Scope<'p>) -> SqlResult<Bo
             }
             JoinMethod::Hash(keys) => {
                 Box::new(hash_join::HashJoin::new(*kind, keys, left, right, on.as_ref(), scope)?)
+            }
+            JoinMethod::Merge(keys) => {
+                Box::new(merge_join::MergeJoin::new(*kind, keys, left, right, on.as_ref(), scope)?)
             }
         },
         PlanKind::Aggregate { input, groups, sets, aggregates } => {

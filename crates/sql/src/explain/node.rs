@@ -365,19 +365,19 @@ fn join_title(
 ) -> (&'static str, String) {
     let (name, plain) = match method {
         JoinMethod::Hash(_) => ("Hash Join", "Hash"),
+        JoinMethod::Merge(_) => ("Merge Join", "Merge"),
         JoinMethod::NestedLoop | JoinMethod::Lateral => ("Nested Loop", "Nested Loop"),
     };
     let names = |columns| Names { columns, outer };
     let mut columns = left.columns.clone();
     columns.extend(right.columns.iter().cloned());
-    if let JoinMethod::Hash(keys) = method {
-        let keys: Vec<String> = keys
-            .iter()
-            .map(|(l, r)| {
-                format!("({} = {})", expr_text(l, names(&left.columns)), expr_text(r, names(&right.columns)))
-            })
-            .collect();
-        details.push(("Hash Cond", keys.join(" AND ")));
+    let equal = |(l, r)| {
+        format!("({} = {})", expr_text(l, names(&left.columns)), expr_text(r, names(&right.columns)))
+    };
+    let keys: Vec<String> = method.keys().into_iter().map(equal).collect();
+    if !keys.is_empty() {
+        let label = if plain == "Merge" { "Merge Cond" } else { "Hash Cond" };
+        details.push((label, keys.join(" AND ")));
     }
     if let Some(on) = on {
         details.push(("Join Filter", expr_text(on, names(&columns))));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bind::tests::bind;
-use crate::optimize::optimize;
+use crate::optimize::{Options, optimize};
 use crate::parse::parse_one;
 
 fn explained(sql: &str) -> ExplainOptions {
@@ -26,7 +26,7 @@ fn options_are_read() {
 
 #[test]
 fn analyze_shows_what_happened() {
-    let plan = optimize(bind("SELECT a FROM t WHERE c > 5 ORDER BY b").unwrap().plan);
+    let plan = optimize(bind("SELECT a FROM t WHERE c > 5 ORDER BY b").unwrap().plan, Options::default());
     let options = ExplainOptions { analyze: true, costs: false, summary: true, ..ExplainOptions::default() };
     let node = describe(
         &plan,
@@ -56,7 +56,7 @@ fn analyze_shows_what_happened() {
 
 #[test]
 fn costs_are_shown_until_the_first_row_and_the_last() {
-    let plan = optimize(bind("SELECT a FROM t ORDER BY b, a").unwrap().plan);
+    let plan = optimize(bind("SELECT a FROM t ORDER BY b, a").unwrap().plan, Options::default());
     let options = ExplainOptions::default();
     let lines = render(&describe(&plan, &options, &|_| None, &|_| false), &options, &Summary::default());
     let costs = |line: &str| -> (f64, f64) {
@@ -71,7 +71,10 @@ fn costs_are_shown_until_the_first_row_and_the_last() {
 
 #[test]
 fn json_is_one_document() {
-    let plan = optimize(bind("SELECT * FROM t JOIN u ON u.t_id = t.id WHERE u.id = 3").unwrap().plan);
+    let plan = optimize(
+        bind("SELECT * FROM t JOIN u ON u.t_id = t.id WHERE u.id = 3").unwrap().plan,
+        Options::default(),
+    );
     let options = ExplainOptions { format: ExplainFormat::Json, ..ExplainOptions::default() };
     let lines = render(&describe(&plan, &options, &|_| None, &|_| false), &options, &Summary::default());
     let [document] = &lines[..] else { panic!("{lines:?}") };

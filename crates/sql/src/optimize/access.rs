@@ -12,7 +12,7 @@ use super::estimate::{expected_limit, keyed_share, range_share, reading, table_r
 use super::implies::{implied, normal};
 use super::origin::Columns;
 use super::selectivity::of_all;
-use super::{cost, inverted, join_method};
+use super::{cost, inverted};
 use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexExpression, IndexId, TableDescriptor};
 use crate::inverted::OperatorClass;
 use crate::plan::{Expr, IndexAccess, Plan, PlanKind, ScanBound, SortKey};
@@ -24,7 +24,7 @@ use std::cell::LazyCell;
 use std::sync::Arc;
 
 /// Ten times the rows that a limit which is not known is taken to be.
-const UNKNOWN_LIMIT: f64 = 1000.0;
+pub(super) const UNKNOWN_LIMIT: f64 = 1000.0;
 
 /// An order that whoever reads the rows wants.
 #[derive(Clone, Debug)]
@@ -65,7 +65,6 @@ pub fn choose_ordered(plan: &mut Plan, wanted: Option<Wanted>, limit: Option<f64
         }
         PlanKind::Filter { input, .. } => choose_ordered(input, wanted, None),
         PlanKind::Scan { .. } => choose_scan(plan, wanted.as_ref()),
-        PlanKind::Join { .. } => join_method::choose(plan, wanted),
         _ => {
             plan.for_each_child_mut(&mut |child, _| {
                 choose_ordered(child, None, None);

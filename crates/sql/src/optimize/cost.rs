@@ -22,6 +22,8 @@ pub const ROW: f64 = 0.1;
 pub const HASH_BUILD: f64 = 0.5;
 /// A row looked up in a hash table.
 pub const HASH_PROBE: f64 = 0.25;
+/// A row that a merge join compares and passes.
+pub const MERGE: f64 = 0.3;
 /// A pair of rows tried by a nested loop.
 pub const PAIR: f64 = 0.15;
 /// A comparison of two rows while sorting.
@@ -65,6 +67,11 @@ pub fn look_up(left_rows: f64, one: f64, requests: f64, by_key: bool) -> f64 {
 /// A hash join beyond its inputs: `build` rows are kept.
 pub fn hash_join(probe: f64, build: f64, out: f64) -> f64 {
     build * HASH_BUILD + probe * HASH_PROBE + out * ROW
+}
+
+/// A merge join beyond its inputs, which come in order.
+pub fn merge_join(left: f64, right: f64, out: f64) -> f64 {
+    (left + right) * MERGE + out * ROW
 }
 
 /// A nested loop over kept rows beyond its inputs.

@@ -32,7 +32,27 @@ const ROUNDS: f64 = 10.0;
 /// Fills in rows and costs of every operator. `chosen`: scans say how they read; before, the cheapest way is
 /// assumed.
 pub fn estimate(plan: &mut Plan, chosen: bool) {
-    Estimator { chosen, ctes: Vec::new() }.visit(plan);
+    estimate_within(plan, chosen, Vec::new());
+}
+
+/// The same within a plan whose common table expressions have so many rows.
+pub fn estimate_within(plan: &mut Plan, chosen: bool, ctes: Vec<(usize, f64)>) {
+    Estimator { chosen, ctes }.visit(plan);
+}
+
+/// The rows of the common table expressions of an estimated plan, by number.
+pub fn cte_rows(plan: &Plan) -> Vec<(usize, f64)> {
+    fn collect(plan: &Plan, found: &mut Vec<(usize, f64)>) {
+        match &plan.kind {
+            PlanKind::With { ctes, .. } => found.extend(ctes.iter().map(|(number, cte)| (*number, cte.rows))),
+            PlanKind::Recursive { cte, base, .. } => found.push((*cte, base.rows)),
+            _ => {}
+        }
+        plan.for_each_child(&mut |child, _| collect(child, found));
+    }
+    let mut found = Vec::new();
+    collect(plan, &mut found);
+    found
 }
 
 /// Rows of a table.
@@ -137,7 +157,9 @@ impl Estimator {
                     );
                 above(input, input.rows, inner.sum())
             }
-            PlanKind::Join { kind, method, left, right, on } => join(*kind, method, left, right, on.as_ref()),
+            PlanKind::Join { kind, method, left, right, on } => {
+                join(*kind, method, left, right, on.as_ref(), self.chosen)
+            }
             PlanKind::Aggregate { input, groups, sets, aggregates } => {
                 let of_set = |set: &Vec<usize>| {
                     let exprs = set.iter().filter_map(|at| groups.get(*at));
@@ -362,10 +384,20 @@ pub fn covers(table: &TableDescriptor, index: IndexId, columns: &[ColumnId]) -> 
     })
 }
 
-fn join(kind: JoinKind, method: &JoinMethod, left: &Plan, right: &Plan, on: Option<&Expr>) -> Estimate {
+fn join(
+    kind: JoinKind,
+    method: &JoinMethod,
+    left: &Plan,
+    right: &Plan,
+    on: Option<&Expr>,
+    chosen: bool,
+) -> Estimate {
     let pair = Columns::Pair(left, right);
     let (keys, rest): (Vec<(Expr, Expr)>, f64) = match method {
-        JoinMethod::Hash(keys) => (keys.clone(), on.map_or(1.0, |on| selectivity(on, pair))),
+        JoinMethod::Hash(_) | JoinMethod::Merge(_) => {
+            let keys = method.keys().into_iter().map(|(left, right)| (left.clone(), right.clone()));
+            (keys.collect(), on.map_or(1.0, |on| selectivity(on, pair)))
+        }
         JoinMethod::NestedLoop => {
             let (keys, rest) = join_method::split_equalities(on.cloned(), left.columns.len());
             let rest = of_all(&rest, pair);
@@ -394,11 +426,16 @@ fn join(kind: JoinKind, method: &JoinMethod, left: &Plan, right: &Plan, on: Opti
     let rows = rows.max(left.rows.min(1.0));
     let cost = match method {
         JoinMethod::Lateral => left.cost + look_up_cost(left.rows, right) + rows * cost::ROW,
-        _ if !keys.is_empty() => left.cost + right.cost + cost::hash_join(left.rows, right.rows, rows),
-        _ => left.cost + right.cost + cost::nested_loop(left.rows, right.rows, rows),
+        JoinMethod::Merge(_) => left.cost + right.cost + cost::merge_join(left.rows, right.rows, rows),
+        JoinMethod::Hash(_) => left.cost + right.cost + cost::hash_join(left.rows, right.rows, rows),
+        JoinMethod::NestedLoop if !chosen && !keys.is_empty() => {
+            left.cost + right.cost + cost::hash_join(left.rows, right.rows, rows)
+        }
+        JoinMethod::NestedLoop => left.cost + right.cost + cost::nested_loop(left.rows, right.rows, rows),
     };
     let startup = match method {
         JoinMethod::Lateral => left.startup,
+        JoinMethod::Merge(_) => left.startup + right.startup,
         _ => left.startup + right.cost + right.rows * cost::HASH_BUILD,
     };
     Estimate { rows, startup, cost }

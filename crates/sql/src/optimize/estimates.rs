@@ -5,7 +5,7 @@
 //! * `u`: 20,000 rows, eight for each of 2,500 rows of `t`, `note` is `usual` but for one in a hundred.
 //! * `s`: 10 rows; `h`: as without statistics.
 
-use super::optimize;
+use super::{Options, optimize};
 use crate::bind::tests::{MemoryCatalog, bind_in};
 use crate::explain::{ExplainOptions, Node, describe};
 use crate::plan::Plan;
@@ -48,7 +48,8 @@ fn catalog() -> MemoryCatalog {
 }
 
 fn planned(catalog: &MemoryCatalog, sql: &str) -> Plan {
-    optimize(bind_in(catalog, sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).plan)
+    let bound = bind_in(catalog, sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    optimize(bound.plan, Options::default())
 }
 
 /// By condition on `t`: the share of rows that it keeps, and by how much the estimate may be off, relatively.

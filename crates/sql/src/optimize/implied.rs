@@ -1,7 +1,7 @@
 //! Equalities of columns that follow from others: of `a = b` and `b = c` follows `a = c`, which may join two inputs that
 //! no condition connects as written.
 
-use super::join_search::{Input, Set, read_by};
+use super::memo::block::{Input, Set, read_by};
 use crate::plan::Expr;
 
 /// Most columns of a class of equal ones of which equalities are made.
@@ -12,14 +12,23 @@ const MOST_COLUMNS: usize = 12;
 pub struct Equality {
     /// The class of equal columns it is of.
     pub class: usize,
+    /// The columns.
+    columns: (usize, usize),
     /// Both inputs that it reads.
     pub reads: Set,
     /// It, if it follows from others.
     pub implied: Option<Expr>,
 }
 
+impl Equality {
+    /// Whether a condition says it.
+    pub fn is(&self, conjunct: &Expr) -> bool {
+        columns(conjunct).is_some_and(|two| same(two, self.columns))
+    }
+}
+
 /// The equalities of columns of two inputs among conditions over the row as written, and those that follow from them.
-pub fn equalities(conjuncts: &[Expr], inputs: &[Input]) -> Vec<Equality> {
+pub fn equalities(conjuncts: &[Expr], inputs: &[Input<'_>]) -> Vec<Equality> {
     let mut classes: Vec<Vec<(usize, &Expr)>> = Vec::new();
     for conjunct in conjuncts {
         let Some((a, b)) = columns(conjunct) else { continue };
@@ -45,7 +54,8 @@ pub fn equalities(conjuncts: &[Expr], inputs: &[Input]) -> Vec<Equality> {
                 let Some(equality) = equal(like, *a, *b) else { continue };
                 let reads = read_by(&equality, inputs);
                 if reads.count_ones() == 2 {
-                    found.push(Equality { class, reads, implied: (!written).then_some(equality) });
+                    let implied = (!written).then_some(equality);
+                    found.push(Equality { class, columns: (*a, *b), reads, implied });
                 }
             }
         }

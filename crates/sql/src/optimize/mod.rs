@@ -4,25 +4,27 @@
 //!
 //! 1. [`fold`]: constants are computed, conditions simplified.
 //! 2. [`cte`]: common table expressions read once are put where they are read.
-//! 3. [`semi`]: IN and EXISTS in WHERE become semi-joins, NOT EXISTS an anti-join.
-//! 4. [`pushdown`]: conditions move towards the tables; only [`leakproof`] ones to tables whose policies hide rows.
-//! 5. [`extreme`]: `max` and `min` of an indexed column read one row.
-//! 6. [`prune`]: columns nobody reads are not read.
-//! 7. [`join_order`]: inner joins are put in the cheapest order ([`join_search`]), also by equalities that follow from
-//!    others ([`implied`]).
-//! 8. [`access`]: each scan gets the index and the part of it to read ([`inverted`] for indexes of jsonb and arrays),
-//!    sorts that an index makes superfluous go; each join gets its method ([`join_method`]).
-//! 9. [`order`]: limits reach the sorts and scans.
-//! 10. [`prune`] again: joins in another order pass on other columns.
-//! 11. [`estimate`]: rows and cost, for EXPLAIN and for the choice of the engine.
+//! 3. [`semi`]: IN and EXISTS in WHERE become semi-joins, NOT EXISTS and, without NULLs, NOT IN anti-joins.
+//! 4. [`scalar`]: scalar subqueries that aggregate what is equal to the outer row become groups joined with the
+//!    outer rows. The rules from here on are applied with and without this one, and the cheaper plan is taken.
+//! 5. [`pushdown`]: conditions move towards the tables; only [`leakproof`] ones to tables whose policies hide rows.
+//! 6. [`extreme`]: `max` and `min` of an indexed column read one row.
+//! 7. [`prune`]: columns nobody reads are not read.
+//! 8. Of a plan with joins [`memo`]: order and methods of joins, accesses to tables and orders of rows are chosen together,
+//!    also by equalities that follow from others ([`implied`]).
+//! 9. Of other plans, and of those below joins, [`access`]: each scan gets the index and the part of it to read
+//!    ([`inverted`] for indexes of jsonb and arrays), sorts that an index makes superfluous go.
+//! 10. [`order`]: limits reach the sorts and scans.
+//! 11. [`prune`] again: joins in another order pass on other columns.
+//! 12. [`estimate`]: rows and cost, for EXPLAIN and for the choice of the engine.
 //!
-//! Rules 1 to 6, 9 and 10 are always right; 7 and 8 compare costs ([`cost`]), for which [`estimate`] estimates rows from
+//! The others are always right; rules 4, 8 and 9 compare costs ([`cost`]), for which [`estimate`] estimates rows from
 //! [`crate::statistics`] by [`selectivity`] and [`cardinality`].
 //!
 //! # What is missing
 //!
-//! A memo of alternatives, so that the order of joins and what is above and below them are chosen together; merge joins;
-//! orders across outer and semi-joins; NOT IN as an anti-join; unnesting of scalar subqueries.
+//! Groups and distinct values by order; outer and semi-joins in another place than they are written; NOT IN as an
+//! anti-join where there may be NULLs; unnesting of other scalar subqueries, some of them without others.
 
 pub mod access;
 pub mod cardinality;
@@ -39,39 +41,65 @@ pub mod implied;
 pub mod implies;
 pub mod inverted;
 pub mod join_method;
-pub mod join_order;
-pub mod join_search;
 pub mod leakproof;
+pub mod memo;
+pub mod nullable;
 pub mod order;
 pub mod origin;
 pub mod prune;
 pub mod pushdown;
 #[cfg(test)]
 mod reference;
+pub mod scalar;
 pub mod selectivity;
 pub mod semi;
 #[cfg(test)]
 mod tests;
 
-use crate::plan::{Expr, Plan, PlanKind};
+pub use memo::{Options, Rule};
+
+use crate::plan::{Expr, Plan, PlanKind, SubPlan};
 use crate::statistics::StatisticsCell;
 use sql_types::Oid;
 
 /// Applies all rules.
-pub fn optimize(mut plan: Plan) -> Plan {
+pub fn optimize(mut plan: Plan, options: Options) -> Plan {
     fold::fold(&mut plan);
     cte::inline(&mut plan);
     semi::unnest(&mut plan);
+    if !may_be_unnested(&plan) {
+        return finish(plan, options);
+    }
+    let mut unnested = plan.clone();
+    if !options.has(Rule::Unnest) || !scalar::unnest(&mut unnested) {
+        return finish(plan, options);
+    }
+    let (nested, unnested) = (finish(plan, options), finish(unnested, options));
+    if unnested.cost < nested.cost { unnested } else { nested }
+}
+
+/// Whether there is a subquery that is computed for each row.
+fn may_be_unnested(plan: &Plan) -> bool {
+    let mut found = match &plan.kind {
+        PlanKind::Apply { subplans, .. } => matches!(subplans[..], [(SubPlan::Scalar(_), false)]),
+        _ => false,
+    };
+    plan.for_each_child(&mut |child, _| found = found || may_be_unnested(child));
+    found
+}
+
+/// The rules from the moving of conditions on.
+fn finish(plan: Plan, options: Options) -> Plan {
     let mut plan = pushdown::push_down(plan);
     fold::fold(&mut plan);
     extreme::read_ends(&mut plan);
     // Which columns are read decides which indexes have all of them.
     let mut plan = prune::prune(plan);
     if has_join(&plan) {
-        estimate::estimate(&mut plan, false);
-        join_order::reorder(&mut plan);
+        plan = memo::implement(plan, options);
+    } else {
+        access::choose(&mut plan);
     }
-    access::choose(&mut plan);
     order::push_limits(&mut plan);
     let mut plan = prune::prune(plan);
     estimate::estimate(&mut plan, true);

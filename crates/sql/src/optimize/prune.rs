@@ -360,11 +360,9 @@ fn narrow_join(parts: JoinParts, columns: Vec<PlanColumn>, needed: Vec<bool>) ->
     }
     let mut right_needed = both.split_off(width);
     let mut left_needed = both;
-    if let JoinMethod::Hash(keys) = &method {
-        for (left, right) in keys {
-            mark(&mut left_needed, left);
-            mark(&mut right_needed, right);
-        }
+    for (left, right) in method.keys() {
+        mark(&mut left_needed, left);
+        mark(&mut right_needed, right);
     }
     if matches!(method, JoinMethod::Lateral) {
         mark_outer(&mut left_needed, &mut right);
@@ -374,12 +372,10 @@ fn narrow_join(parts: JoinParts, columns: Vec<PlanColumn>, needed: Vec<bool>) ->
     if matches!(method, JoinMethod::Lateral) {
         remap_outer(&mut right, &left_map);
     }
-    if let JoinMethod::Hash(keys) = &mut method {
-        for (left, right) in keys {
-            remap(left, &left_map);
-            remap(right, &right_map);
-        }
-    }
+    method.for_each_key_mut(&mut |left, right| {
+        remap(left, &left_map);
+        remap(right, &right_map);
+    });
     let base = left.columns.len();
     let mut map = left_map;
     map.extend(right_map.into_iter().map(|place| place.map(|place| base + place)));

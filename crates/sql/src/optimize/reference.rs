@@ -4,7 +4,7 @@
 use crate::catalog::descriptor::TableDescriptor;
 use crate::plan::expr::WindowKind;
 use crate::plan::{
-    Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind, ScanBound, SetOpKind, SortKey, SubPlan,
+    Expr, IndexAccess, JoinKind, JoinMethod, MergeKey, Plan, PlanKind, ScanBound, SetOpKind, SortKey, SubPlan,
 };
 use sql_types::functions::EvalContext;
 use sql_types::{Datum, Row, SqlResult, Type, cast, compare};
@@ -344,6 +344,10 @@ impl Interpreter {
             JoinMethod::Lateral => None,
             _ => Some(self.run(right, around)?),
         };
+        if let JoinMethod::Merge(keys) = method {
+            self.check_order(&left_rows, keys, |key| &key.left, around)?;
+            self.check_order(fixed.as_deref().unwrap_or_default(), keys, |key| &key.right, around)?;
+        }
         let mut matched = vec![false; fixed.as_ref().map_or(0, Vec::len)];
         let mut out = Vec::new();
         for row in &left_rows {
@@ -362,11 +366,9 @@ impl Interpreter {
                     Some(on) => matches!(self.eval(on, &pair, around)?, Datum::Bool(true)),
                     None => true,
                 };
-                if let JoinMethod::Hash(keys) = method {
-                    for (l, r) in keys {
-                        let (l, r) = (self.eval(l, row, around)?, self.eval(r, candidate, around)?);
-                        accepted &= !l.is_null() && !r.is_null() && compare::equal(&l, &r);
-                    }
+                for (l, r) in method.keys() {
+                    let (l, r) = (self.eval(l, row, around)?, self.eval(r, candidate, around)?);
+                    accepted &= !l.is_null() && !r.is_null() && compare::equal(&l, &r);
                 }
                 if !accepted {
                     continue;
@@ -398,6 +400,34 @@ impl Interpreter {
             }
         }
         Ok(out)
+    }
+
+    /// Fails if the rows do not come in the order that a merge join rests on. Where a row that matches nothing is does
+    /// not matter.
+    fn check_order(
+        &self,
+        rows: &[Row],
+        keys: &[MergeKey],
+        of: impl Fn(&MergeKey) -> &Expr,
+        around: &Around,
+    ) -> SqlResult<()> {
+        let mut last: Option<Row> = None;
+        for row in rows {
+            let key = keys.iter().map(|key| self.eval(of(key), row, around)).collect::<SqlResult<Row>>()?;
+            if key.iter().any(Datum::is_null) {
+                continue;
+            }
+            if let Some(last) = &last {
+                let orders = last.iter().zip(&key).zip(keys).map(|((a, b), key)| {
+                    let order = compare::compare(a, b);
+                    if key.descending { order.reverse() } else { order }
+                });
+                let order = orders.into_iter().find(|order| order.is_ne());
+                assert_ne!(order, Some(Ordering::Greater), "input of a merge join out of order");
+            }
+            last = Some(key);
+        }
+        Ok(())
     }
 
     fn subplan(&self, subplan: &SubPlan, row: &Row, around: &Around) -> SqlResult<Datum> {

@@ -1,8 +1,11 @@
-//! IN and EXISTS in WHERE become semi-joins; NOT EXISTS becomes an anti-join.
+//! IN and EXISTS in WHERE become semi-joins; NOT EXISTS becomes an anti-join, and so does NOT IN where nothing that it
+//! compares can be NULL ([`nullable`](super::nullable)).
 //!
-//! NOT IN stays as it is: with a NULL among the values it is never true, which an anti-join does not
-//! say.
+//! Other NOT IN stay as they are: with a NULL among the values it is never true, which an anti-join does not say.
 
+use super::join_method::equal_values;
+use super::nullable::is_never_null;
+use super::pushdown::sides;
 use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, SubPlan};
 use sql_types::{Datum, Type};
 use std::sync::Arc;
@@ -23,7 +26,9 @@ fn unnest_below(plan: &mut Plan, conjuncts: &mut Vec<Expr>) {
     let width = input.columns.len();
     let [(subplan, _)] = &mut subplans[..] else { return };
     let Some((position, negated)) = only_use(conjuncts, width) else { return };
-    let Some((kind, right, on)) = as_join(subplan, negated, width) else { return };
+    let given: Vec<Expr> =
+        (0..).zip(&*conjuncts).filter(|(at, _)| *at != position).map(|(_, one)| one.clone()).collect();
+    let Some((kind, right, on)) = as_join(subplan, negated, input, &given) else { return };
     conjuncts.remove(position);
     let left = std::mem::replace(input.as_mut(), Plan::one_row());
     let columns = left.columns.clone();
@@ -66,11 +71,20 @@ fn only_use(conjuncts: &[Expr], column: usize) -> Option<(usize, bool)> {
     found
 }
 
-/// The join that a sub-plan amounts to: its kind, right side and condition.
-fn as_join(subplan: &mut SubPlan, negated: bool, width: usize) -> Option<(JoinKind, Plan, Option<Expr>)> {
+/// The join that a sub-plan amounts to: its kind, right side and condition. `given`: what else is asked of the rows.
+fn as_join(
+    subplan: &mut SubPlan,
+    negated: bool,
+    left: &Plan,
+    given: &[Expr],
+) -> Option<(JoinKind, Plan, Option<Expr>)> {
+    let width = left.columns.len();
     let (plan, test) = match (&*subplan, negated) {
         (SubPlan::Exists(plan), _) => (plan, None),
         (SubPlan::Quantified { plan, test, any: true }, false) => (plan, Some(test.clone())),
+        (SubPlan::Quantified { plan, test, any: true }, true) if is_decided(test, left, given, plan) => {
+            (plan, Some(test.clone()))
+        }
         _ => return None,
     };
     let exists = test.is_none();
@@ -93,6 +107,24 @@ fn as_join(subplan: &mut SubPlan, negated: bool, width: usize) -> Option<(JoinKi
     right.shift_outer(1, -1);
     let kind = if negated { JoinKind::Anti } else { JoinKind::Semi };
     Some((kind, right, Expr::conjunction(conjuncts)))
+}
+
+/// Whether a test of rows of both plans is never NULL: it is comparisons of what is not.
+fn is_decided(test: &Expr, left: &Plan, given: &[Expr], right: &Plan) -> bool {
+    let width = left.columns.len();
+    let decided = |side: &Expr| match sides(side, width) {
+        (true, false) => is_never_null(side, left, given),
+        (false, _) => {
+            let mut own = side.clone();
+            own.shift_columns(-(width as isize));
+            is_never_null(&own, right, &[])
+        }
+        (true, true) => false,
+    };
+    test.conjuncts().into_iter().all(|one| match one {
+        Expr::Call { args, .. } => equal_values(one).is_some() && args.iter().all(decided),
+        _ => false,
+    })
 }
 
 /// EXISTS does not care for the columns, the order, or duplicates.

@@ -284,11 +284,21 @@ fn subqueries_become_joins() {
                 ->  Seq Scan on u",
     );
     golden(
-        "SELECT (SELECT count(*) FROM u WHERE u.t_id = t.id) FROM t WHERE id < 10",
+        "SELECT (SELECT count(*) FROM u WHERE u.t_id = t.a) FROM t",
+        "
+            Hash Left Join
+              Hash Cond: (a = t_id)
+              ->  Seq Scan on t
+              ->  HashAggregate
+                    Group Key: t_id
+                    Aggregates: count(*)
+                    ->  Seq Scan on u",
+    );
+    golden(
+        "SELECT (SELECT count(*) FROM u WHERE u.t_id = t.id) FROM t WHERE id = 10",
         "
             Index Scan using t_pkey on t
-              Index Cond: (id < 10)
-              Filter: (id < 10)
+              Index Cond: (id = 10)
               SubPlan 1
                 ->  Aggregate
                       Aggregates: count(*)
@@ -449,7 +459,7 @@ fn extremes_read_one_row() {
 }
 
 #[test]
-fn large_inputs_are_hashed() {
+fn large_inputs_are_hashed_or_merged() {
     golden(
         "SELECT x.b FROM t x JOIN t y ON x.a = y.id",
         "
@@ -466,6 +476,15 @@ fn large_inputs_are_hashed() {
               Join Filter: (a < id)
               ->  Seq Scan on t
               ->  Seq Scan on u",
+    );
+    golden(
+        "SELECT x.b FROM t x FULL JOIN t y ON x.id = y.id AND x.a < y.c",
+        "
+            Merge Full Join
+              Merge Cond: (id = id)
+              Join Filter: (a < c)
+              ->  Seq Scan on t
+              ->  Seq Scan on t",
     );
     golden(
         "SELECT x.b FROM t x LEFT JOIN t y ON x.a = y.a AND y.c > 5 WHERE x.c < 9",

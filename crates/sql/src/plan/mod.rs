@@ -163,6 +163,39 @@ pub enum JoinMethod {
     /// A hash table over the right side on equal keys: `(left expression, right expression)`, each
     /// over its own side's row.
     Hash(Vec<(Expr, Expr)>),
+    /// Both sides come ordered by equal keys.
+    Merge(Vec<MergeKey>),
+}
+
+/// What a merge join compares. NULLs come last on both sides, first where the order is descending.
+#[derive(Clone, Debug)]
+pub struct MergeKey {
+    /// Over the left row.
+    pub left: Expr,
+    /// Over the right row, of the same type.
+    pub right: Expr,
+    /// Whether the rows come in descending order.
+    pub descending: bool,
+}
+
+impl JoinMethod {
+    /// What must be equal, on the left and on the right, where the method has keys.
+    pub fn keys(&self) -> Vec<(&Expr, &Expr)> {
+        match self {
+            JoinMethod::NestedLoop | JoinMethod::Lateral => Vec::new(),
+            JoinMethod::Hash(keys) => keys.iter().map(|(left, right)| (left, right)).collect(),
+            JoinMethod::Merge(keys) => keys.iter().map(|key| (&key.left, &key.right)).collect(),
+        }
+    }
+
+    /// Calls `f` on every key, to change it: what is over the left row, and what is over the right one.
+    pub fn for_each_key_mut(&mut self, f: &mut dyn FnMut(&mut Expr, &mut Expr)) {
+        match self {
+            JoinMethod::NestedLoop | JoinMethod::Lateral => {}
+            JoinMethod::Hash(keys) => keys.iter_mut().for_each(|(left, right)| f(left, right)),
+            JoinMethod::Merge(keys) => keys.iter_mut().for_each(|key| f(&mut key.left, &mut key.right)),
+        }
+    }
 }
 
 /// A value computed per row by running something: see [`PlanKind::Apply`].

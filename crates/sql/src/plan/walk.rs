@@ -550,12 +550,10 @@ impl Plan {
                 subplans.iter_mut().for_each(|(subplan, _)| subplan.for_each_expr_mut(f));
             }
             PlanKind::Join { method, on, .. } => {
-                if let JoinMethod::Hash(keys) = method {
-                    for (left, right) in keys {
-                        f(left);
-                        f(right);
-                    }
-                }
+                method.for_each_key_mut(&mut |left, right| {
+                    f(left);
+                    f(right);
+                });
                 on.iter_mut().for_each(f);
             }
             PlanKind::Aggregate { groups, aggregates, .. } => {

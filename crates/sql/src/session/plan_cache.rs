@@ -1,6 +1,7 @@
 //! Plans shared by the sessions of a node, by what they depend on.
 
 use super::prepared::CachedPlan;
+use crate::optimize::Options;
 use crate::parse::Statement;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -30,6 +31,8 @@ pub(crate) struct PlanKey {
     pub variables: Option<Arc<str>>,
     /// User and `row_security`, where tables have row security.
     pub rights: (Oid, bool),
+    /// Settings of the planner.
+    pub planning: Options,
 }
 
 struct Inner {

@@ -9,7 +9,7 @@ use super::view::{SessionView, Times, now_micros};
 use crate::bind::{self, Variables};
 use crate::catalog::CatalogSnapshot;
 use crate::catalog::descriptor::TableDescriptor;
-use crate::optimize;
+use crate::optimize::{self, Options};
 use crate::parse::{Statement, StatementKind};
 use crate::plan::{Needed, Plan, PlanColumn, PlanKind};
 use crate::statistics::StatisticsCell;
@@ -29,6 +29,8 @@ pub(crate) struct CachedPlan {
     pub literals: Arc<str>,
     /// As [`SessionView::rights`].
     pub rights: (Oid, bool),
+    /// How it was to be planned.
+    pub planning: Options,
     /// Table locks it takes.
     pub locks: Vec<(Oid, u8)>,
     pub needed: Vec<Needed>,
@@ -55,6 +57,7 @@ impl CachedPlan {
     pub(crate) fn is_valid(&self, view: &SessionView) -> bool {
         self.catalog == view.snapshot().id()
             && self.rights == view.rights()
+            && self.planning == view.derived.planning
             && self.is_recent()
             && (Arc::ptr_eq(&self.path, &view.path) || self.path == view.path)
             && (Arc::ptr_eq(&self.literals, &view.derived.literals) || self.literals == view.derived.literals)
@@ -144,6 +147,7 @@ fn plan_named(
         literals: view.derived.literals.clone(),
         variables: variables.map(|variables| variables.key.clone()),
         rights: view.rights(),
+        planning: view.derived.planning,
     });
     if let Some(plan) = key.as_ref().and_then(|key| engine.plans.get(key)).filter(|plan| plan.is_recent()) {
         return Ok(plan);
@@ -181,7 +185,7 @@ fn make(
 pub(crate) fn finish(view: &SessionView, bound: bind::Bound, text_len: usize) -> CachedPlan {
     // Asked before they are used: new ones that come meanwhile are not missed.
     let statistics = optimize::statistics(&bound.plan);
-    let plan = optimize::optimize(bound.plan);
+    let plan = optimize::optimize(bound.plan, view.derived.planning);
     let statistics = if optimize::is_by_keys(&plan) { Vec::new() } else { statistics };
     let mut locks = Vec::new();
     let mut locking = false;
@@ -199,6 +203,7 @@ pub(crate) fn finish(view: &SessionView, bound: bind::Bound, text_len: usize) ->
         path: view.path.clone(),
         literals: view.derived.literals.clone(),
         rights: view.rights(),
+        planning: view.derived.planning,
         locks,
         locking,
         statistics,

@@ -3,6 +3,7 @@
 use super::command::IsolationLevel;
 use super::definitions::{self, Definition, Kind};
 use crate::analytic::{EngineChoice, PartialAggregates};
+use crate::optimize::{Options, Rule};
 use kv_client::Priority;
 use sql_types::context::{ByteaOutput, DateOrder, DateStyle, IntervalStyle};
 use sql_types::datetime::TimeZone;
@@ -60,6 +61,8 @@ pub(crate) struct Derived {
     pub statement_memory: usize,
     /// What the reading of literals depends on, as a key.
     pub literals: Arc<str>,
+    /// How statements are to be planned.
+    pub planning: Options,
 }
 
 struct Undo {
@@ -397,9 +400,17 @@ fn derive(values: &HashMap<String, String>) -> Derived {
         "iso_8601" => IntervalStyle::Iso8601,
         _ => IntervalStyle::Postgres,
     };
+    let methods = [
+        ("enable_hashjoin", &[Rule::HashJoin][..]),
+        ("enable_mergejoin", &[Rule::MergeJoin]),
+        ("enable_nestloop", &[Rule::NestedLoop, Rule::LookUp]),
+    ];
+    let off = methods.iter().filter(|(name, _)| get(name) == "off").flat_map(|(_, rules)| *rules);
+    let planning = off.fold(Options::default(), |options, rule| options.without(*rule));
     let time_zone = TimeZone::parse_setting(get("timezone")).unwrap_or(TimeZone::UTC);
     Derived {
         literals: format!("{} {date_order:?} {interval_style:?}", time_zone.name()).into(),
+        planning,
         time_zone,
         date_style,
         date_order,

@@ -74,6 +74,25 @@ async fn joins_and_aggregates_of_the_analytical_engine_spill() {
 }
 
 #[tokio::test]
+async fn merge_joins_keep_the_rows_of_one_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut db = spilling(&directory, 1 << 30).await;
+    db.execute("set engine = 'row'; set enable_hashjoin = off; set enable_nestloop = off").await;
+    let query = "select count(*), sum(b.id) from sales a join sales b on a.note = b.note and a.id < b.id";
+    let plan = db.rows(&format!("explain {query}")).await;
+    assert!(plan.iter().any(|line| line.contains("Merge Join")), "{plan:#?}");
+    let wanted = db.rows(query).await;
+    db.execute("set statement_memory = '1MB'").await;
+    assert_eq!(db.rows(query).await, wanted);
+    let one_key = "select count(*) from sales a join sales b on a.shop * 0 = b.shop * 0";
+    assert_eq!(db.error(one_key).await.code.as_str(), "53200");
+    // Where a row only has to be there, one is kept.
+    let exists =
+        "select count(*) from sales a where exists (select from sales b where a.shop * 0 = b.shop * 0)";
+    assert_eq!(db.rows(exists).await, ["12000"]);
+}
+
+#[tokio::test]
 async fn what_cannot_fit_fails_and_the_session_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     // Without room for files.

@@ -59,8 +59,64 @@ async fn all_kinds_and_methods_of_join_agree() {
         let looped = runner().sorted(join(kind, JoinMethod::NestedLoop, Some(loop_on))).await;
         assert_eq!(looped, rows, "{kind:?} by nested loop");
         let keys = vec![(column(0), column(0))];
-        let hashed = runner().sorted(join(kind, JoinMethod::Hash(keys), Some(beyond))).await;
+        let hashed = runner().sorted(join(kind, JoinMethod::Hash(keys), Some(beyond.clone()))).await;
         assert_eq!(hashed, rows, "{kind:?} by hash");
+        let keys = vec![MergeKey { left: column(0), right: column(0), descending: false }];
+        let merged = runner().sorted(join(kind, JoinMethod::Merge(keys), Some(beyond))).await;
+        assert_eq!(merged, rows, "{kind:?} by merging");
+    }
+}
+
+/// Rows of two small numbers that are NULL now and then, and their number.
+fn generated(count: i32, seed: i32) -> Plan {
+    let value = |n: i32| if n % 7 == 0 { NULL } else { n % 5 };
+    let row = |n: i32| [value(n * 31 + seed), value(n * n + n / 3 + seed), n];
+    values(&(0..count).map(row).collect::<Vec<_>>())
+}
+
+#[tokio::test]
+async fn merge_joins_agree_with_hash_joins() {
+    let kinds =
+        [JoinKind::Inner, JoinKind::Left, JoinKind::Right, JoinKind::Full, JoinKind::Semi, JoinKind::Anti];
+    // How many rows there are on both sides, and whether each key is in descending order.
+    let inputs =
+        [(60, 40, vec![false, true]), (40, 60, vec![true]), (1, 30, vec![false]), (90, 0, vec![true])];
+    for (left_rows, right_rows, directions) in inputs {
+        for kind in kinds {
+            for on in [None, Some(less(column(2), column(5)))] {
+                let keys = |at: usize| (column(at), column(1 - at));
+                let sorted = |input: Plan, of: &dyn Fn(usize) -> Expr| {
+                    let order = directions.iter().enumerate().map(|(at, descending)| {
+                        let expr = of(at);
+                        SortKey { expr, descending: *descending, nulls_first: *descending }
+                    });
+                    boxed(plan(PlanKind::Sort { input: boxed(input), keys: order.collect(), limit: None }, 3))
+                };
+                let width = if matches!(kind, JoinKind::Semi | JoinKind::Anti) { 3 } else { 6 };
+                let make = |method, left, right| {
+                    plan(PlanKind::Join { kind, method, left, right, on: on.clone() }, width)
+                };
+                let (left, right) = (generated(left_rows, 1), generated(right_rows, 4));
+                let pairs = (0..directions.len()).map(keys).collect();
+                let hashed = make(JoinMethod::Hash(pairs), boxed(left.clone()), boxed(right.clone()));
+                let hashed = runner().sorted(hashed).await;
+                let pairs = directions.iter().enumerate().map(|(at, descending)| {
+                    let (left, right) = keys(at);
+                    MergeKey { left, right, descending: *descending }
+                });
+                let method = JoinMethod::Merge(pairs.collect());
+                let left = sorted(left, &|at| keys(at).0);
+                let right = sorted(right, &|at| keys(at).1);
+                let merged = make(method, left, right);
+                let what = format!("{kind:?} of {left_rows} and {right_rows}, {directions:?}, {on:?}");
+                assert_eq!(runner().sorted(merged.clone()).await, hashed, "{what}");
+                // A few rows at a time are the first of them.
+                let all = runner().rows(merged.clone()).await;
+                let limit = Some(Expr::Const(Datum::Int8(3), Type::INT8));
+                let few = plan(PlanKind::Limit { input: boxed(merged), limit, offset: None }, width);
+                assert_eq!(runner().rows(few).await, all[..all.len().min(3)], "{what}");
+            }
+        }
     }
 }
 
@@ -86,7 +142,9 @@ async fn a_lateral_join_sees_the_left_row() {
 #[tokio::test]
 async fn joins_of_nothing() {
     for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Right, JoinKind::Full] {
-        for method in [JoinMethod::NestedLoop, JoinMethod::Hash(vec![(column(0), column(0))])] {
+        let merge = vec![MergeKey { left: column(0), right: column(0), descending: false }];
+        let hash = vec![(column(0), column(0))];
+        for method in [JoinMethod::NestedLoop, JoinMethod::Hash(hash), JoinMethod::Merge(merge)] {
             let some = || boxed(values(&[[1]]));
             let none = || boxed(values::<1>(&[]));
             let make =

@@ -113,7 +113,7 @@ fn row() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let key = prop_oneof![3 => 0..9i64, 1 => integer()];
     let change = (any::<prop::sample::Index>(), any::<u8>());
     (key, columns, prop::option::weighted(0.1, change), prop::collection::vec(any::<u8>(), 0..2)).prop_map(
-        |(key, columns, changes, behind)| {
+        |(key, columns, change, behind)| {
             let mut encoded = BytesMut::from(&b"p"[..]);
             encode_i64(key, &mut encoded);
             let mut value = vec![row::ROW_FORMAT];
@@ -133,7 +133,7 @@ fn row() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
                 value.extend(scale);
                 value.extend(&digits[..length]);
             }
-            for (at, byte) in changes {
+            if let Some((at, byte)) = change {
                 let at = at.index(value.len());
                 value[at] = byte;
             }

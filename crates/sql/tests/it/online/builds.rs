@@ -108,10 +108,8 @@ async fn whatever_writes_keeps_the_entries() {
         "CREATE TABLE p (id int PRIMARY KEY); INSERT INTO p SELECT generate_series(1, 3000);
          CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE ON UPDATE CASCADE, n int);
          INSERT INTO c SELECT n, n, n % 10 FROM generate_series(1, 3000) n;
-         CREATE FUNCTION add_c(p int) RETURNS void LANGUAGE plpgsql AS
-             'BEGIN INSERT INTO c VALUES (p + 10000, p, 1); UPDATE c SET n = 2 WHERE c.p = p; END';
-         CREATE FUNCTION bump() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN new.n := new.n + 100; RETURN new; END';
-         CREATE TABLE late (id int PRIMARY KEY)",
+         CREATE FUNCTION add_c(q int) RETURNS void LANGUAGE plpgsql AS
+             'BEGIN INSERT INTO c VALUES (q + 10000, q, 1); UPDATE c SET n = 2 WHERE p = q; END'",
     )
     .await;
     db.engine.backfill_pace().stop_after(1);

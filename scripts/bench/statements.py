@@ -92,7 +92,7 @@ def index_backfill(options):
             with psycopg.connect(target.url, autocommit=True) as conn:
                 conn.execute("CREATE TABLE filled (id int PRIMARY KEY, value int, text text, pad int)")
                 for start in range(0, count, 20_000):
-                    conn.execute("INSERT INTO filled SELECT n, n * 7919 %% 100003, 'text ' || n, 0 FROM generate_series(%s::int, %s::int) n",
+                    conn.execute("INSERT INTO filled SELECT n, n::bigint * 7919 %% 100003, 'text ' || n, 0 FROM generate_series(%s::int, %s::int) n",
                                  (start, start + 19_999))
                 with Updates(target.url, count) as updates:
                     time.sleep(calm)

@@ -6,12 +6,13 @@ use kv_api::batch::*;
 use kv_api::wire::{ClientFrame, Hello, PROTOCOL_VERSION, ServerFrame, decode_frame, encode_frame};
 use kv_api::{BatchRequest, BatchResponse, Header, KvError, KvErrorKind};
 use kv_server::authorize::Caller;
-use kv_server::{Config, Limits, Running};
+use kv_server::{Config, Limits, Running, ServerError};
 use parking_lot::Mutex;
 use process::identity::Identity;
 use process::tls::{Authority, internal_client, internal_server};
 use std::sync::Arc;
 use std::time::Duration;
+use storage::StorageError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::watch;
 
@@ -52,11 +53,11 @@ impl Nodes {
         let own = self.authority.issue(Identity::Kv).expect("certificate");
         let addresses = self.addresses.lock().clone();
         let join = if place == 0 { Vec::new() } else { vec![addresses[0].clone()] };
-        let config = Config {
+        let config = || Config {
             data_dir: self.directory.path().join(place.to_string()),
             listen: addresses[place].parse().expect("an address"),
             advertise: None,
-            join,
+            join: join.clone(),
             // Nobody prefers one place to another unless a range is kept so.
             locality: format!("zone=z{}", place + 1),
             tls: internal_server(ca, &own).expect("tls"),
@@ -65,7 +66,17 @@ impl Nodes {
             engine: Default::default(),
             limits: self.limits.clone(),
         };
-        let running = kv_server::run(config).await.expect("start");
+        let mut attempts = 0;
+        let running = loop {
+            match kv_server::run(config()).await {
+                // Nobody has the store, but whoever had it last is still closing it.
+                Err(ServerError::Store { source: StorageError::InUse(_), .. }) if attempts < 1000 => {
+                    attempts += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                result => break result.expect("start"),
+            }
+        };
         self.addresses.lock()[place] = running.address().to_string();
         self.running.lock()[place] = Some(running);
     }

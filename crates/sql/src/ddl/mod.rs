@@ -23,7 +23,7 @@
 //! # What is missing
 //!
 //! Partitions, inheritance, deferrable primary keys, exclusion constraints,
-//! composite and range types, functions, triggers, rules: each fails with
+//! composite and range types, procedures, rules: each fails with
 //! 0A000 and its name. A crash of the node in the middle of a large rewrite leaves keys behind that nothing refers
 //! to.
 

@@ -15,8 +15,7 @@
 //!
 //! # What is missing
 //!
-//! `EXCLUDE` in window frames, `ON CONFLICT` over expressions or with a predicate, `TABLESAMPLE`,
-//! JSON_TABLE and XML.
+//! `EXCLUDE` in window frames, subscripts in what `SET` assigns, `TABLESAMPLE`, JSON_TABLE and XML.
 
 mod as_of;
 mod classify;

@@ -99,6 +99,7 @@ def timed(target, action):
 def tpch(options):
     """All 22 queries, one after the other, on one connection."""
     scale, turns = ("0.01", 1) if options.quick else ("1", 3)
+    turns = options.turns or turns
     with Both() as both:
         loads = both.each(lambda target: timed(target, lambda: both.workload(target, "init", "tpch", "--scale", scale)))
         found = {target.name: [] for target in (both.ours, both.theirs)}
@@ -121,7 +122,7 @@ def tpch(options):
     rows.append(("CPU of the servers", f"{mine_cpu:.1f} s", f"{other_cpu:.1f} s", f"{mine_cpu / other_cpu:.2f}"))
     rows.append(("load, with indexes and statistics", f"{loads[0][0]:.0f} s", f"{loads[1][0]:.0f} s", f"{loads[0][0] / loads[1][0]:.2f}"))
     return {
-        "title": f"TPC-H at scale {scale}, one connection, TLS, median of {turns} turns; all answers are the same",
+        "title": f"TPC-H at scale {scale}, one connection, TLS, median of {turns} turn{'s' * (turns > 1)}; all answers are the same",
         "aim": "total ≤ 1.0 × PostgreSQL", "header": ("query", "Dormouse", "PostgreSQL 15", "ratio"), "rows": rows,
     }
 
@@ -178,6 +179,7 @@ def partial_aggregates(options):
 def tpcc(options):
     """All five transactions without think time."""
     warehouses, seconds, turns, connections = ("1", 5, 1, "4") if options.quick else ("10", 30, 2, "10")
+    seconds, turns = options.seconds or seconds, options.turns or turns
     rows = []
     with Both() as both:
         both.each(lambda target: both.workload(target, "init", "tpcc", "--warehouses", warehouses))

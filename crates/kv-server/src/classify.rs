@@ -4,7 +4,7 @@ use crate::evaluate::WriteKind;
 use kv_api::batch::RequestKind;
 use kv_api::{BatchRequest, LockStrength, Timestamp};
 
-/// A batch with more requests may take long.
+/// A batch with more requests takes long.
 const INLINE_REQUESTS: usize = 64;
 
 /// What a node does with a batch.
@@ -54,14 +54,9 @@ pub(crate) fn classify(batch: &BatchRequest) -> Class {
     }
 }
 
-/// Whether evaluating a batch may take long: it goes over ranges, or is large.
-pub(crate) fn is_heavy(batch: &BatchRequest) -> bool {
+/// Whether a batch asks for so much that evaluating it takes long. Of others it shows ([`crate::patience`]).
+pub(crate) fn is_large(batch: &BatchRequest) -> bool {
     batch.requests.len() > INLINE_REQUESTS
-        || batch.header.refresh_spans.iter().any(|span| !span.is_point())
-        || batch
-            .requests
-            .iter()
-            .any(|request| matches!(request.kind, Some(RequestKind::Scan(_) | RequestKind::DeleteRange(_))))
 }
 
 /// Whether a batch ends a transaction that nobody will ask about again.
@@ -77,28 +72,5 @@ pub(crate) fn wanted_timestamp(batch: &BatchRequest) -> Option<Timestamp> {
             end.commit_at.or_else(|| end.prepare.as_ref().map(|prepare| prepare.timestamp))
         }
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kv_api::Span;
-    use kv_api::batch::{Get, Header, Request, Scan};
-
-    fn batch(requests: Vec<RequestKind>, refresh_spans: Vec<Span>) -> BatchRequest {
-        let requests = requests.into_iter().map(|kind| Request { kind: Some(kind) }).collect();
-        BatchRequest { header: Header { refresh_spans, ..Header::default() }, requests }
-    }
-
-    #[test]
-    fn what_goes_over_a_range_or_is_large_may_take_long() {
-        let get = || RequestKind::Get(Get::default());
-        let range = || Span::new("a".into(), "b".into());
-        assert!(!is_heavy(&batch(vec![get()], vec![Span::point("a".into())])));
-        assert!(is_heavy(&batch(vec![get()], vec![Span::point("a".into()), range()])));
-        assert!(is_heavy(&batch(vec![RequestKind::Scan(Scan::default())], vec![])));
-        assert!(!is_heavy(&batch((0..INLINE_REQUESTS).map(|_| get()).collect(), vec![])));
-        assert!(is_heavy(&batch((0..=INLINE_REQUESTS).map(|_| get()).collect(), vec![])));
     }
 }

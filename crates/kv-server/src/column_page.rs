@@ -54,7 +54,9 @@ pub fn column_page(
             }
         }
     };
-    if let Some(last) = last.filter(|_| !unfit && !scanner.is_exhausted()) {
+    if let Some(last) = last.filter(|_| !unfit)
+        && !scanner.is_exhausted()?
+    {
         resume = resume_after(scan, &last);
     }
     let may_have_newer = scanner.may_have_newer();

@@ -1,5 +1,6 @@
 //! Limits and settings of a KV node.
 
+use crate::patience::INLINE_READS;
 use std::time::Duration;
 
 /// Bounds on what clients can make the node do. Every queue, buffer and table has one.
@@ -43,6 +44,8 @@ pub struct Limits {
     /// After so many keys in a row at which nothing lies, a batch that writes them asks where the next one is at which
     /// something does.
     pub vacancy_patience: usize,
+    /// How many keys a batch reads before others no longer wait for its evaluation ([`crate::patience`]).
+    pub inline_reads: u32,
     /// How far back snapshots can be read.
     pub history_kept: Duration,
     /// Most bytes of commands that wait to be applied.
@@ -91,6 +94,7 @@ impl Default for Limits {
             max_detached_per_tenant: 1024,
             detached_kept: Duration::from_secs(30),
             vacancy_patience: 8,
+            inline_reads: INLINE_READS,
             history_kept: Duration::from_secs(15 * 60),
             max_queued_bytes: 128 << 20,
             disk_full_patience: Duration::from_secs(3),

@@ -12,6 +12,7 @@
 
 use crate::authorize::Caller;
 use crate::config::Limits;
+use crate::elsewhere::Elsewhere;
 use crate::metrics::metrics;
 use crate::node::{Answer, BatchResult, Node};
 use crate::shard::ConnectionId;
@@ -26,11 +27,10 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// Bytes of answers after which they are written before more frames are taken in.
@@ -195,28 +195,6 @@ struct Connection<S> {
     registered: Registered,
 }
 
-/// A batch evaluated on a task of its own, which ends with the connection.
-struct Elsewhere(JoinHandle<BatchResult>);
-
-impl Future for Elsewhere {
-    type Output = BatchResult;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BatchResult> {
-        Pin::new(&mut self.0).poll(context).map(|joined| {
-            joined.unwrap_or_else(|error| {
-                tracing::error!("the evaluation of a batch ended abnormally: {error}");
-                Err(KvError::new(KvErrorKind::Internal, "the evaluation of the batch ended abnormally"))
-            })
-        })
-    }
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 enum Event {
     Received(io::Result<usize>),
     Finished,
@@ -316,13 +294,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         Poll::Pending => Box::pin(batch.map(finished)),
                     }
                 }
-                Answer::Heavy(batch) => Box::pin(Elsewhere(tokio::spawn(batch)).map(finished)),
+                Answer::Heavy(batch) => Box::pin(Elsewhere::spawn(batch).map(finished)),
                 Answer::LargeRead(batch) => {
                     let permit = Arc::clone(&self.large_reads).acquire_owned();
                     Box::pin(async move {
                         // The semaphore is never closed.
                         let _permit = permit.await.ok();
-                        Finished { _permit, ..finished(Elsewhere(tokio::spawn(batch)).await) }
+                        Finished { _permit, ..finished(Elsewhere::spawn(batch).await) }
                     })
                 }
             };

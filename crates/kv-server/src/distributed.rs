@@ -24,6 +24,7 @@ use crate::guards::{DecisionWait, LatchGuard};
 use crate::intent_set::IntentSet;
 use crate::latch::Access;
 use crate::node::{Asker, BatchResult, Node, abort_job, part_key, record_latch};
+use crate::patience::{Manner, Unevaluated, briefly_or_elsewhere};
 use crate::pipeline::sequence_of;
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
@@ -38,7 +39,7 @@ use replication::RangeId;
 use std::sync::Arc;
 use storage::intent::{Intent, TxnId};
 use storage::txn_record::{self, RecordStatus, TxnRecord};
-use storage::{Space, StorageError, StorageResult, WriteBatch};
+use storage::{Reader, Space, StorageError, StorageResult, WriteBatch};
 use tokio::sync::oneshot;
 
 /// How far back the timestamp of a part that is prepared may lie, in nanoseconds: half of how long records of aborted
@@ -249,21 +250,33 @@ impl Node {
 
     /// Answers a refresh.
     pub(crate) async fn refresh(self: Arc<Self>, asker: Asker, batch: BatchRequest) -> BatchResult {
+        let batch = Arc::new(batch);
+        briefly_or_elsewhere(|manner| Arc::clone(&self).refresh_in(manner, asker, Arc::clone(&batch))).await
+    }
+
+    async fn refresh_in(
+        self: Arc<Self>,
+        manner: Manner,
+        asker: Asker,
+        batch: Arc<BatchRequest>,
+    ) -> Result<BatchResponse, Unevaluated> {
         let header = &batch.header;
         let to = batch.requests.first().and_then(|request| match &request.kind {
             Some(RequestKind::Refresh(refresh)) => refresh.to,
             _ => None,
         });
         if to.is_none() && header.fixed_read_timestamp {
-            return Err(KvError::new(KvErrorKind::Retry, "the snapshot of the transaction cannot move"));
+            return Err(
+                KvError::new(KvErrorKind::Retry, "the snapshot of the transaction cannot move").into()
+            );
         }
         loop {
             let clock = self.pipeline.clock(asker.range)?;
             if let Some(to) = to {
                 self.pipeline.close_up_to(asker.range, to).await?;
             }
-            let turn = self.turn_for_heavy(&batch).await;
-            match self.evaluated(turn, || self.refreshed(asker, &batch, to)) {
+            let refreshed = self.evaluated(manner, |reader| self.refreshed(reader, asker, &batch, to)).await;
+            match refreshed.ok_or(Unevaluated::TakesLong)? {
                 Ok(read_timestamp) => {
                     return Ok(BatchResponse {
                         responses: vec![Response::default()],
@@ -280,6 +293,7 @@ impl Node {
     /// Checks the spans of a refresh, and says where the snapshot is then.
     fn refreshed(
         &self,
+        reader: &dyn Reader,
         asker: Asker,
         batch: &BatchRequest,
         to: Option<Timestamp>,
@@ -308,7 +322,7 @@ impl Node {
         if self.pipeline.environment().planted(Bug::RefreshSkipped) {
             return Ok(to);
         }
-        self.check_unchanged(asker, own, header.refresh_spans.iter().chain(&tracked), from, to)?;
+        self.check_unchanged(reader, asker, own, header.refresh_spans.iter().chain(&tracked), from, to)?;
         Ok(to)
     }
 

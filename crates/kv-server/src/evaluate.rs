@@ -40,7 +40,7 @@ use storage::intent::{CommittedTxn, Intent, IntentView, TxnId, is_ignored};
 use storage::key::decode_data_value;
 use storage::mvcc::{Overlay, View, clear_range, put_version};
 use storage::txn_record::{RecordStatus, TxnRecord};
-use storage::{Space, StorageError, WriteBatch};
+use storage::{Reader, Space, StorageError, WriteBatch};
 use tokio::sync::oneshot;
 
 /// Bytes of an intent beside the value of its first write.
@@ -150,6 +150,8 @@ struct Asked {
 /// One evaluation of one batch.
 pub struct Evaluation<'a> {
     node: &'a Arc<Node>,
+    /// The engine, perhaps with some patience only.
+    reader: &'a dyn Reader,
     asker: Asker,
     part: PartKey,
     txn: TxnKey,
@@ -189,6 +191,7 @@ impl<'a> Evaluation<'a> {
     /// If the transaction may not go on, or its snapshot cannot be read yet.
     pub fn new(
         node: &'a Arc<Node>,
+        reader: &'a dyn Reader,
         asker: Asker,
         part: PartKey,
         batch: &'a BatchRequest,
@@ -208,6 +211,7 @@ impl<'a> Evaluation<'a> {
         };
         Ok(Evaluation {
             node,
+            reader,
             asker,
             part,
             txn: part.txn,
@@ -241,6 +245,7 @@ impl<'a> Evaluation<'a> {
         let mut moves = 0;
         let clock = match self.kind {
             WriteKind::Locking => self.node.check_certain(
+                self.reader,
                 self.asker,
                 self.header,
                 self.requests,
@@ -333,7 +338,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn view(&self, timestamp: Timestamp) -> View<'_> {
-        View { reader: &*self.node.engine, timestamp, intents: &self.intents, overlay: Some(&self.overlay) }
+        View { reader: self.reader, timestamp, intents: &self.intents, overlay: Some(&self.overlay) }
     }
 
     fn page(&mut self, scan: &Scan) -> Eval<Response> {
@@ -375,7 +380,7 @@ impl<'a> Evaluation<'a> {
             }
             let tracked = self.node.tracked_spans(self.asker, self.header);
             let spans = self.header.refresh_spans.iter().chain(&tracked);
-            self.node.check_unchanged(self.asker, Some(self.txn.id), spans, first, present)?;
+            self.node.check_unchanged(self.reader, self.asker, Some(self.txn.id), spans, first, present)?;
         }
         self.snapshot = present;
         let own = self.intents.own.take();
@@ -487,7 +492,7 @@ impl<'a> Evaluation<'a> {
         if !self.foreign_intents {
             return Ok(());
         }
-        let Some(bytes) = self.node.engine.get(Space::Locks, key)? else { return Ok(()) };
+        let Some(bytes) = self.reader.get(Space::Locks, key)? else { return Ok(()) };
         let id = Intent::decode_txn(&bytes)?;
         let other = TxnKey { tenant: self.asker.tenant, id };
         let mut shard = self.node.shard(self.asker.tenant);
@@ -582,19 +587,19 @@ impl<'a> Evaluation<'a> {
             return Ok(());
         }
         self.wait_until_free(key)?;
-        let replaced = self.node.engine.get(Space::Data, key)?.map(|bytes| Bytes::copy_from_slice(&bytes));
+        let replaced = self.reader.get(Space::Data, key)?.map(|bytes| Bytes::copy_from_slice(&bytes));
         if let Some(bytes) = &replaced {
             decode_data_value(bytes)?;
         }
         let mut state = KeyState { replaced, ..KeyState::default() };
         let mut is_vacant = state.replaced.is_none();
         if self.any_intents
-            && let Some(bytes) = self.node.engine.get(Space::Locks, key)?
+            && let Some(bytes) = self.reader.get(Space::Locks, key)?
         {
             is_vacant = false;
             self.settle_intent(key, &bytes, &mut state)?;
         }
-        self.vacancy.note(&*self.node.engine, key, is_vacant, self.any_intents)?;
+        self.vacancy.note(self.reader, key, is_vacant, self.any_intents)?;
         self.keys.insert(key.clone(), state);
         Ok(())
     }
@@ -697,7 +702,7 @@ impl<'a> Evaluation<'a> {
                 key_bytes = key_bytes.saturating_sub(key.len() + 64);
                 buffer.clear();
                 if key_bytes == 0 || (range.limit > 0 && keys.len() as u64 >= range.limit) {
-                    if !scanner.is_exhausted() {
+                    if !scanner.is_exhausted()? {
                         let whole =
                             Scan { start: range.start.clone(), end: range.end.clone(), ..Scan::default() };
                         resume = keys.last().and_then(|last| resume_after(&whole, last));
@@ -841,7 +846,14 @@ impl<'a> Evaluation<'a> {
         };
         let spans = self.header.refresh_spans.iter().chain(&tracked).chain(&self.read_spans);
         if !self.node.pipeline.environment().planted(Bug::PreparedUnchecked) {
-            self.node.check_unchanged(self.asker, Some(self.txn.id), spans, self.snapshot, Timestamp::MAX)?;
+            self.node.check_unchanged(
+                self.reader,
+                self.asker,
+                Some(self.txn.id),
+                spans,
+                self.snapshot,
+                Timestamp::MAX,
+            )?;
         }
         let first_intents = self.enter_intents()?;
         let response = self.response();
@@ -908,7 +920,14 @@ impl<'a> Evaluation<'a> {
         }
         // Moving the snapshot checked what lies below it.
         let spans = self.header.refresh_spans.iter().chain(&tracked).chain(&self.read_spans);
-        self.node.check_unchanged(self.asker, Some(self.txn.id), spans, self.snapshot, Timestamp::MAX)?;
+        self.node.check_unchanged(
+            self.reader,
+            self.asker,
+            Some(self.txn.id),
+            spans,
+            self.snapshot,
+            Timestamp::MAX,
+        )?;
         let mut shard = self.node.shard(self.asker.tenant);
         let has_intents = self.header.txn.as_ref().is_some_and(|meta| meta.has_intents);
         shard.check(self.part, self.asker.connection, self.hop(), has_intents)?;
@@ -945,15 +964,14 @@ impl<'a> Evaluation<'a> {
             if self.keys.contains(key) {
                 continue;
             }
-            let Some(bytes) = self.node.engine.get(Space::Locks, key)? else { continue };
+            let Some(bytes) = self.reader.get(Space::Locks, key)? else { continue };
             let intent = Intent::decode(&bytes)?;
             if intent.txn != self.txn.id {
                 return Err(aborted("an intent of the transaction is gone").into());
             }
             self.raw.delete(Space::Locks, key);
             if let Some(value) = intent.last_write(self.ignored()) {
-                let replaced =
-                    self.node.engine.get(Space::Data, key)?.map(|bytes| Bytes::copy_from_slice(&bytes));
+                let replaced = self.reader.get(Space::Data, key)?.map(|bytes| Bytes::copy_from_slice(&bytes));
                 if value.is_some() || replaced.is_some() {
                     versions.push(NewVersion { key: key.clone(), value: value.clone(), replaced });
                 }

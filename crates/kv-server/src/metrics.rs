@@ -113,6 +113,8 @@ pub struct Metrics {
     pub detached_expired: IntCounter,
     /// Requests refused because waiting would close a cycle.
     pub deadlocks: IntCounter,
+    /// Evaluations that ran out of patience and were begun anew on a task of their own.
+    pub long_evaluations: IntCounter,
     /// Locks that transactions of high priority took from those of low priority.
     pub locks_taken: IntCounter,
     /// Batches answered by replicas without the lease.
@@ -253,6 +255,10 @@ impl Metrics {
             deadlocks: register(IntCounter::new(
                 "dormouse_kv_deadlocks_total",
                 "Requests refused as a deadlock",
+            )?),
+            long_evaluations: register(IntCounter::new(
+                "dormouse_kv_long_evaluations_total",
+                "Evaluations that took long and were begun anew on a task of their own",
             )?),
             locks_taken: register(IntCounter::new(
                 "dormouse_kv_locks_taken_total",

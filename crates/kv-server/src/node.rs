@@ -11,7 +11,7 @@
 use crate::admin;
 use crate::authorize::{Caller, authorize};
 use crate::bounds;
-use crate::classify::{Class, aborts_for_good, classify, is_heavy, wanted_timestamp};
+use crate::classify::{Class, aborts_for_good, classify, is_large, wanted_timestamp};
 use crate::cluster::{CLUSTER, Cluster, Myself};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
@@ -24,6 +24,7 @@ use crate::history::History;
 use crate::latch::{Access, LatchId};
 use crate::lock_table::TxnKey;
 use crate::metrics::{kind_index, metrics};
+use crate::patience::{Manner, Patience, Unevaluated, briefly_or_elsewhere};
 use crate::pipeline::{self, Absent, Hook, Pipeline, Standing, Stepped, Transport, sequence_of};
 use crate::read::Unread;
 use crate::resolve::ResolveJob;
@@ -45,8 +46,8 @@ use std::sync::{Arc, OnceLock};
 use storage::ident::Identity;
 use storage::intent::{IntentView, TxnId};
 use storage::txn_record::{self, RecordStatus, TxnRecord};
-use storage::{Engine, StorageError, StorageResult, WriteBatch};
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
+use storage::{Engine, Reader, StorageError, StorageResult, WriteBatch};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
@@ -360,18 +361,14 @@ impl Node {
                 let node = Arc::clone(self);
                 Answer::Heavy(Box::pin(async move { node.list(asker, &batch) }))
             }
-            Class::Refresh => {
-                let heavy = is_heavy(&batch);
-                let answer = Box::pin(Arc::clone(self).refresh(asker, batch));
-                if heavy { Answer::Heavy(answer) } else { Answer::Later(answer) }
-            }
+            Class::Refresh => Answer::Later(Box::pin(Arc::clone(self).refresh(asker, batch))),
             Class::Decide => Answer::Later(Box::pin(Arc::clone(self).decide(asker, batch))),
             Class::Transfer => Answer::Ready(self.transfer(asker, &batch)),
             Class::Resolve => Answer::Later(Box::pin(Arc::clone(self).resolve(asker, batch))),
             Class::Evaluate(kind) => {
-                let heavy = is_heavy(&batch);
+                let large = is_large(&batch);
                 let answer = Box::pin(Arc::clone(self).execute(asker, batch, kind));
-                if heavy { Answer::Heavy(answer) } else { Answer::Later(answer) }
+                if large { Answer::Heavy(answer) } else { Answer::Later(answer) }
             }
         }
     }
@@ -596,7 +593,12 @@ impl Node {
         let batch = Arc::new(batch);
         let ahead = self.pipeline.is_ahead(asker.range);
         let stranger = self.stranger_that_ends(asker, &batch, kind);
-        let result = Arc::clone(&self).evaluate(asker, Arc::clone(&batch), kind).await;
+        let evaluate = |manner| Arc::clone(&self).evaluate(asker, Arc::clone(&batch), kind, manner);
+        // A large batch has a task of its own already.
+        let result = match is_large(&batch) {
+            true => evaluate(Manner::Whole).await.map_err(KvError::from),
+            false => briefly_or_elsewhere(evaluate).await,
+        };
         if let (Some(part), Err(_)) = (stranger, &result)
             && let Some(span) = self.pipeline.span(part.range)
         {
@@ -634,7 +636,8 @@ impl Node {
         asker: Asker,
         batch: Arc<BatchRequest>,
         kind: WriteKind,
-    ) -> BatchResult {
+        manner: Manner,
+    ) -> Result<BatchResponse, Unevaluated> {
         let Asker { tenant, range, .. } = asker;
         let mut lone = None;
         let part = match &batch.header.txn {
@@ -656,7 +659,7 @@ impl Node {
             }
             let fits = |span: &Span| tenant == CLUSTER || bounds::within(&batch, tenant, span);
             if !self.pipeline.holds(range, fits) {
-                return Err(self.keys_not_here(asker));
+                return Err(self.keys_not_here(asker).into());
             }
             let clock = if kind == WriteKind::Prepare { Some(self.pipeline.clock(range)?) } else { None };
             let (mut spans, generation) = self.latch_spans(asker, part, &batch, kind)?;
@@ -678,15 +681,16 @@ impl Node {
                 WriteKind::Locking => None,
                 _ => Some(self.pipeline.reserve(batch.encoded_len() * 2).await?),
             };
-            let turn = self.turn_for_heavy(&batch).await;
-            let evaluate = || {
-                Evaluation::new(&self, asker, part, &batch, &latched, kind)
+            let evaluate = |reader: &dyn Reader| {
+                Evaluation::new(&self, reader, asker, part, &batch, &latched, kind)
                     .and_then(|evaluation| evaluation.run(generation))
             };
-            let evaluated = self.evaluated(turn, evaluate);
+            let Some(evaluated) = self.evaluated(manner, evaluate).await else {
+                return Err(Unevaluated::TakesLong);
+            };
             let outcome = match evaluated {
                 Ok(outcome) => outcome,
-                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Failed(error)) => return Err(error.into()),
                 Err(Stop::Again) => {
                     drop(latches);
                     tokio::task::yield_now().await;
@@ -697,7 +701,7 @@ impl Node {
                     if let Err(error) = wait.granted(batch.header.lock_timeout_ms).await {
                         // If the lease is gone, that is the reason, and nothing was carried out.
                         self.pipeline.lease(range)?;
-                        return Err(error);
+                        return Err(error.into());
                     }
                     continue;
                 }
@@ -780,7 +784,7 @@ impl Node {
                             WriteKind::Prepare => self.prepare_done(part, &Err(CommandError::Rejected)),
                             _ => {}
                         }
-                        return Err(error);
+                        return Err(error.into());
                     }
                     // From here on `done` gives the latches back.
                     latches.disarm_after_reads();
@@ -788,16 +792,16 @@ impl Node {
                         biased;
                         outcome = receiver => outcome,
                         // The same holds for what waits for a majority.
-                        Ok(()) = is_late => return Err(waits_for_majority()),
+                        Ok(()) = is_late => return Err(waits_for_majority().into()),
                         // The command keeps its latches and its place: it may be applied yet.
                         () = self.pipeline.disk_full_for(self.limits.disk_full_patience) => {
-                            return Err(waits_for_space(ordered));
+                            return Err(waits_for_space(ordered).into());
                         }
                     };
                     let timestamp = match outcome {
                         Ok(Ok(timestamp)) => timestamp,
-                        Ok(Err(error)) => return Err(command_error(error, ordered)),
-                        Err(_) => return Err(ambiguous()),
+                        Ok(Err(error)) => return Err(command_error(error, ordered).into()),
+                        Err(_) => return Err(ambiguous().into()),
                     };
                     let lease = sequence_of(lease);
                     response.lease = if kind == WriteKind::Flush { lease } else { 0 };
@@ -825,15 +829,21 @@ impl Node {
         }
     }
 
-    /// Waits until a batch may be evaluated that may take long; nothing for others.
-    pub(crate) async fn turn_for_heavy(&self, batch: &BatchRequest) -> Option<SemaphorePermit<'_>> {
+    /// Evaluates something; nothing if it takes longer than its manner has patience for. As a whole, no one else waits for
+    /// it who could be served by this thread, and [`MAX_HEAVY`] are under way at most.
+    pub(crate) async fn evaluated<T, E>(
+        &self,
+        manner: Manner,
+        evaluate: impl FnOnce(&dyn Reader) -> Result<T, E>,
+    ) -> Option<Result<T, E>> {
+        if manner == Manner::Brief {
+            let patience = Patience::new(&*self.engine, self.limits.inline_reads);
+            let result = evaluate(&patience);
+            return (result.is_ok() || !patience.ran_out()).then_some(result);
+        }
         // The semaphore is never closed.
-        if is_heavy(batch) { self.heavy.acquire().await.ok() } else { None }
-    }
-
-    /// Evaluates something, and if that may take long lets no one else wait for it who could be served by this thread.
-    pub(crate) fn evaluated<T>(&self, turn: Option<SemaphorePermit<'_>>, evaluate: impl FnOnce() -> T) -> T {
-        if turn.is_some() { self.pipeline.environment().in_place(evaluate) } else { evaluate() }
+        let _turn = self.heavy.acquire().await;
+        Some(self.pipeline.environment().in_place(|| evaluate(&*self.engine)))
     }
 
     /// What a batch latches, and the state of the transaction's intents that this rests on.

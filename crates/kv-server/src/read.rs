@@ -15,9 +15,9 @@ use kv_api::wire::MAX_FRAME_LEN;
 use kv_api::{BatchRequest, BatchResponse, Header, KvError, KvErrorKind, Span, Timestamp};
 use replication::RangeId;
 use std::sync::Arc;
-use storage::StorageError;
 use storage::intent::{IntentView, TxnId};
 use storage::mvcc::{self, View};
+use storage::{Reader, StorageError};
 
 /// Room a frame needs besides values.
 const FRAME_OVERHEAD: usize = 4 << 20;
@@ -45,6 +45,7 @@ impl From<StorageError> for Unread {
     fn from(error: StorageError) -> Self {
         match error {
             StorageError::Undecided(txn) => Unread::Undecided(txn),
+            StorageError::OutOfPatience => Unread::Failed(error.into()),
             error => {
                 tracing::error!("the store cannot be read: {error}");
                 Unread::Failed(error.into())
@@ -168,9 +169,10 @@ impl Node {
         let own = self.check_txn(asker, header)?;
         let timestamp = self.snapshot_timestamp(asker.range, header.read_timestamp)?;
         self.check_holds(asker, batch)?;
+        let reader: &dyn Reader = &*self.engine;
         let intents = self.intent_view(asker, own);
         let uncertain = self.uncertainty(asker, header)?;
-        let view = View { reader: &*self.engine, timestamp, intents: &intents, overlay: None };
+        let view = View { reader, timestamp, intents: &intents, overlay: None };
         let mut budget = Budget::new(header.target_bytes, max_scan_bytes);
         let mut responses = Vec::with_capacity(batch.requests.len());
         let mut to_check = Vec::new();
@@ -193,7 +195,7 @@ impl Node {
             });
         }
         if let Some(uncertain) = &uncertain {
-            self.check_spans(uncertain, &to_check, timestamp, &intents)?;
+            self.check_spans(reader, uncertain, &to_check, timestamp, &intents)?;
         }
         let clock = uncertain.map(|uncertain| uncertain.clock);
         let cut = budget.is_spent() && (header.target_bytes == 0 || header.target_bytes > max_scan_bytes);
@@ -257,6 +259,7 @@ impl Node {
     /// [`KvErrorKind::SnapshotBehind`] if something was, and see [`Unread`].
     pub(crate) fn check_certain(
         &self,
+        reader: &dyn Reader,
         asker: Asker,
         header: &Header,
         requests: &[Request],
@@ -270,7 +273,7 @@ impl Node {
             _ => None,
         };
         let spans: Vec<Span> = requests.iter().filter_map(span).collect();
-        self.check_spans(&uncertain, &spans, timestamp, intents)?;
+        self.check_spans(reader, &uncertain, &spans, timestamp, intents)?;
         Ok(Some(uncertain.clock))
     }
 
@@ -283,6 +286,7 @@ impl Node {
 
     fn check_spans(
         &self,
+        reader: &dyn Reader,
         uncertain: &Uncertainty,
         spans: &[Span],
         timestamp: Timestamp,
@@ -293,7 +297,7 @@ impl Node {
         }
         // What is in flight at or below it is not acknowledged yet.
         for span in spans {
-            if mvcc::changed(&*self.engine, span, timestamp, uncertain.limit, intents)?.is_some() {
+            if mvcc::changed(reader, span, timestamp, uncertain.limit, intents)?.is_some() {
                 return Err(KvError::snapshot_behind(uncertain.clock).into());
             }
         }
@@ -306,6 +310,7 @@ impl Node {
     /// [`KvErrorKind::Retry`] with the span that changed, and see [`Unread`].
     pub fn check_unchanged<'a>(
         &self,
+        reader: &dyn Reader,
         asker: Asker,
         own: Option<TxnId>,
         spans: impl Iterator<Item = &'a Span>,
@@ -315,7 +320,7 @@ impl Node {
         let mut intents = self.intent_view(asker, None);
         intents.prepared.retain(|(id, _)| Some(*id) != own);
         for span in spans {
-            if let Some(key) = mvcc::changed(&*self.engine, span, from, to, &intents)? {
+            if let Some(key) = mvcc::changed(reader, span, from, to, &intents)? {
                 let mut error = KvError::new(
                     KvErrorKind::Retry,
                     "could not serialize access: data this transaction read was changed by another",
@@ -375,7 +380,7 @@ pub fn scan_page(view: View<'_>, scan: &Scan, budget: &mut Budget) -> Result<Pag
         marks.push(mark);
         budget.take_row(mark.end - mark.start)?;
         if budget.is_spent() || (scan.limit > 0 && marks.len() as u64 >= scan.limit) {
-            ended_early = !scanner.is_exhausted();
+            ended_early = !scanner.is_exhausted()?;
             break;
         }
     }

@@ -28,6 +28,9 @@ pub enum StorageError {
     /// Not a failure: an intent is in the way of a transaction of which it is not known yet whether it commits.
     #[error("an intent of a transaction that is not decided yet is in the way")]
     Undecided(TxnId),
+    /// Not a failure: the reader was to read so much only, and there is more.
+    #[error("there is more to read than was allowed")]
+    OutOfPatience,
 }
 
 impl StorageError {
@@ -42,7 +45,7 @@ impl From<StorageError> for KvError {
         let kind = match error {
             StorageError::DiskFull(_) => KvErrorKind::DiskFull,
             StorageError::Corruption(_) => KvErrorKind::Corrupted,
-            StorageError::Undecided(_) => KvErrorKind::Retry,
+            StorageError::Undecided(_) | StorageError::OutOfPatience => KvErrorKind::Retry,
             StorageError::Io(_) | StorageError::Incompatible(_) | StorageError::InUse(_) => {
                 KvErrorKind::Storage
             }
@@ -53,6 +56,7 @@ impl From<StorageError> for KvError {
             StorageError::Corruption(_) => "the KV node found damaged data on its disk",
             StorageError::Io(_) => "the disk of the KV node returned an error",
             StorageError::Undecided(_) => "a transaction that is not decided yet is in the way",
+            StorageError::OutOfPatience => "there was more to read than was allowed",
             StorageError::Incompatible(_) | StorageError::InUse(_) => "the KV node cannot open its store",
         };
         KvError::new(kind, message)

@@ -245,10 +245,15 @@ impl Scanner<'_> {
     }
 
     /// Whether the scan has certainly come to the end of its span.
-    pub fn is_exhausted(&mut self) -> bool {
-        self.data.item().is_none()
+    ///
+    /// # Errors
+    /// What ended it, if that was not the end.
+    pub fn is_exhausted(&mut self) -> StorageResult<bool> {
+        self.data.status()?;
+        self.locks.as_ref().map_or(Ok(()), |locks| locks.status())?;
+        Ok(self.data.item().is_none()
             && self.locks.as_ref().is_none_or(|locks| locks.item().is_none())
-            && self.overlay.as_mut().is_none_or(|overlay| overlay.peek().is_none())
+            && self.overlay.as_mut().is_none_or(|overlay| overlay.peek().is_none()))
     }
 
     /// One key of the data space, with nothing to merge.

@@ -266,7 +266,12 @@ pub async fn start(world: &Arc<World>, id: NodeId) {
 fn limits(world: &World) -> kv_server::Limits {
     let merge_after = Duration::from_micros(world.plan.merge_after);
     // Batches are small.
-    let mut limits = kv_server::Limits { merge_after, vacancy_patience: 1, ..kv_server::Limits::default() };
+    let mut limits = kv_server::Limits {
+        merge_after,
+        vacancy_patience: 1,
+        inline_reads: 2,
+        ..kv_server::Limits::default()
+    };
     let apart = Duration::from_micros(2 * world.plan.wall_error.unsigned_abs());
     if apart > limits.max_clock_offset {
         limits.max_clock_offset = 2 * apart;

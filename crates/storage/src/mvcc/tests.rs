@@ -34,7 +34,7 @@ fn rows(view: View<'_>, start: &[u8], end: &[u8], reverse: bool) -> Vec<(Vec<u8>
     while let Some(mark) = scanner.next(&mut out).expect("scan") {
         rows.push((out[mark.start..mark.middle].to_vec(), out[mark.middle..mark.end].to_vec()));
     }
-    assert!(scanner.is_exhausted());
+    assert_eq!(scanner.is_exhausted(), Ok(true));
     rows
 }
 

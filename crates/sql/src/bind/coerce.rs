@@ -149,7 +149,10 @@ fn cannot_cast(from: Type, to: Type, allowed: CastKind) -> SqlError {
 pub(crate) fn fold_cast(expr: Expr) -> Expr {
     let Expr::Cast { expr: inner, to, explicit } = &expr else { return expr };
     let Expr::Const(value, from) = inner.as_ref() else { return expr };
-    if !(is_plain(*from) && is_plain(to.ty)) {
+    // Within one of these types a cast rounds, or cuts off fields.
+    let fits =
+        *from == to.ty && matches!(to.ty, Type::INTERVAL | Type::TIME | Type::TIMESTAMP | Type::TIMESTAMPTZ);
+    if !fits && !(is_plain(*from) && is_plain(to.ty)) {
         return expr;
     }
     match cast::cast(value, *from, *to, *explicit, &EvalContext::plain()) {

@@ -1,12 +1,13 @@
 //! Nested loops: plain, lateral or by index look-up.
 
 use super::eval::is_true;
-use super::lookup::{LOOKUP_ROWS, Lookup};
+use super::lookup::{Found, LOOKUP_ROWS, Lookup};
 use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, drain};
 use super::scope::Scope;
 use super::{ExecContext, Reservation};
 use crate::plan::{Expr, JoinKind, Plan};
 use async_trait::async_trait;
+use kv_api::Span;
 use sql_types::{Datum, Row, SqlResult};
 
 pub(super) fn pair(left: &[Datum], right: &[Datum]) -> Row {
@@ -63,7 +64,8 @@ enum RightRows<'p> {
     /// Position in the kept rows.
     Kept(usize),
     Running(BoxOperator<'p>, std::vec::IntoIter<Row>),
-    Fetched(std::vec::IntoIter<Row>),
+    /// Looked up, and where there may be more.
+    Fetched(std::vec::IntoIter<Row>, Vec<Span>),
 }
 
 /// For each left row, all right rows.
@@ -77,7 +79,7 @@ pub(crate) struct NestedLoop<'p> {
     left_width: usize,
     pending: std::vec::IntoIter<Row>,
     /// Right rows of the pending left rows, for look-ups.
-    fetched: std::vec::IntoIter<Vec<Row>>,
+    fetched: std::vec::IntoIter<Found>,
     current: Option<Current<'p>>,
     left_done: bool,
     /// RIGHT and FULL: next right row to look at for want of a partner.
@@ -156,7 +158,10 @@ impl<'p> NestedLoop<'p> {
                 let operator = build(self.right_plan, &self.scope.with_row(row.clone()))?;
                 RightRows::Running(operator, Vec::new().into_iter())
             }
-            Right::Lookup(_) => RightRows::Fetched(self.fetched.next().unwrap_or_default().into_iter()),
+            Right::Lookup(_) => {
+                let Found { rows, rest } = self.fetched.next().unwrap_or_default();
+                RightRows::Fetched(rows.into_iter(), rest)
+            }
             Right::Kept { .. } | Right::Unread => RightRows::Kept(0),
         };
         self.current = Some(Current { row, matched: false, rows });
@@ -190,9 +195,13 @@ impl<'p> NestedLoop<'p> {
                         None => break,
                     },
                 },
-                RightRows::Fetched(rows) => match rows.next() {
-                    Some(right) => (pair(&current.row, &right), None),
-                    None => break,
+                RightRows::Fetched(rows, rest) => match (rows.next(), &mut self.right) {
+                    (Some(right), _) => (pair(&current.row, &right), None),
+                    (None, Right::Lookup(lookup)) if !rest.is_empty() => {
+                        *rows = lookup.more(&current.row, rest, &self.scope, cx).await?.into_iter();
+                        continue;
+                    }
+                    (None, _) => break,
                 },
             };
             if !accepts(self.on, &candidate, &self.scope, cx)? {

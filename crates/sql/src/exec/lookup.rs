@@ -15,19 +15,36 @@ use std::time::Instant;
 /// Left rows looked up at once.
 pub(super) const LOOKUP_ROWS: usize = 128;
 
+/// Entries read of each span at first if one match is enough. As a rule it is among them; others are read when it is not.
+const FIRST_ENTRIES: usize = 8;
+
 /// An index scan run for a batch of left rows.
 pub(super) struct Lookup<'p> {
     node: Node<'p>,
+    /// Whether one match per left row is enough.
+    first_only: bool,
     reader: Option<Reader>,
     memory: Reservation,
+    /// What is held of the rows that were not among the first.
+    more: Reservation,
+}
+
+/// The right rows of a left row.
+#[derive(Clone, Default)]
+pub(super) struct Found {
+    /// Those that were read.
+    pub rows: Vec<Row>,
+    /// Where there may be more; only if one match is enough.
+    pub rest: Vec<Span>,
 }
 
 impl<'p> Lookup<'p> {
-    /// The look-up a plan is, if it is one. With `first_only`, no more than one row per left row will
-    /// be used: then only accesses that find at most one are taken.
+    /// The look-up a plan is, if it is one. With `first_only`, no more than one match per left row will
+    /// be used: then few entries are read at first, and [`Lookup::more`] reads on.
     pub fn of(plan: &'p Plan, first_only: bool) -> Option<Self> {
-        let node = Node::of(plan).filter(|node| !node.is_inverted() && (!first_only || node.is_point()))?;
-        Some(Lookup { node, reader: None, memory: Reservation::default() })
+        let node = Node::of(plan).filter(|node| !node.is_inverted())?;
+        let (memory, more) = (Reservation::default(), Reservation::default());
+        Some(Lookup { node, first_only, reader: None, memory, more })
     }
 
     /// The right rows of each left row.
@@ -36,27 +53,24 @@ impl<'p> Lookup<'p> {
         left: &[Row],
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
-    ) -> SqlResult<Vec<Vec<Row>>> {
+    ) -> SqlResult<Vec<Found>> {
         let reader = match self.reader.take() {
             Some(reader) => reader,
             None => Reader::new(self.node, cx)?,
         };
         self.memory.release();
+        self.more.release();
         let start = cx.stats.map(|_| Instant::now());
         let scopes: Vec<Scope<'p>> = left.iter().map(|row| scope.with_row(row.clone())).collect();
-        let entries = self.entries(&reader, &scopes, cx).await?;
+        let mut results = vec![Found::default(); left.len()];
+        let entries = self.entries(&reader, &scopes, &mut results, cx).await?;
         let (owners, entries): (Vec<usize>, Vec<Entry>) = entries.into_iter().unzip();
         let found = decode_each(self.node, &reader, &entries, cx).await?;
-        let mut rows: Vec<Vec<Row>> = vec![Vec::new(); left.len()];
         let (mut kept, mut removed) = (0, 0);
         for (owner, row) in owners.into_iter().zip(found) {
             let Some(row) = row else { continue };
-            let keep = match self.node.filter {
-                Some(filter) => is_true(filter, &row, &scopes[owner].env(cx))?,
-                None => true,
-            };
-            if keep {
-                rows[owner].push(row);
+            if self.keeps(&row, &scopes[owner], cx)? {
+                results[owner].rows.push(row);
                 kept += 1;
             } else {
                 removed += 1;
@@ -70,16 +84,57 @@ impl<'p> Lookup<'p> {
                 stats.time += start.elapsed();
             });
         }
-        self.memory.grow(cx.memory, rows.iter().map(|rows| batch_bytes(rows)).sum())?;
+        self.memory.grow(cx.memory, results.iter().map(|found| batch_bytes(&found.rows)).sum())?;
         self.reader = Some(reader);
+        Ok(results)
+    }
+
+    /// The next right rows of one left row; none if there are no more.
+    pub async fn more(
+        &mut self,
+        left: &Row,
+        rest: &mut Vec<Span>,
+        scope: &Scope<'p>,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Vec<Row>> {
+        let Some(reader) = &self.reader else { return Ok(Vec::new()) };
+        self.more.release();
+        let start = cx.stats.map(|_| Instant::now());
+        let scope = scope.with_row(left.clone());
+        let mut rows = Vec::new();
+        let mut removed = 0;
+        while rows.is_empty()
+            && let Some(span) = rest.pop()
+        {
+            cx.cancel.check()?;
+            let page = kv::scan_page(cx, &span, self.node.reverse, 0, self.node.index_lock()).await?;
+            rest.extend(page.resume);
+            for row in decode_each(self.node, reader, &page.rows, cx).await?.into_iter().flatten() {
+                if self.keeps(&row, &scope, cx)? { rows.push(row) } else { removed += 1 }
+            }
+        }
+        if let (Some(stats), Some(start)) = (cx.stats, start) {
+            stats.update(self.node.plan(), |stats| {
+                stats.rows += rows.len() as u64;
+                stats.removed += removed;
+                stats.time += start.elapsed();
+            });
+        }
+        self.more.grow(cx.memory, batch_bytes(&rows))?;
         Ok(rows)
     }
 
-    /// The entries of the index for each left row, with the position of the left row.
+    fn keeps(&self, row: &Row, scope: &Scope<'p>, cx: &ExecContext<'_>) -> SqlResult<bool> {
+        self.node.filter.map_or(Ok(true), |filter| is_true(filter, row, &scope.env(cx)))
+    }
+
+    /// The entries of the index for each left row, with the position of the left row. Notes in `results` what was not
+    /// read.
     async fn entries(
         &self,
         reader: &Reader,
         scopes: &[Scope<'p>],
+        results: &mut [Found],
         cx: &ExecContext<'_>,
     ) -> SqlResult<Vec<(usize, Entry)>> {
         let (mut keys, mut key_owners) = (Vec::new(), Vec::new());
@@ -107,27 +162,34 @@ impl<'p> Lookup<'p> {
         let points = key_owners.into_iter().zip(keys.into_iter().zip(values));
         let mut entries: Vec<(usize, Entry)> =
             points.filter_map(|(owner, (key, value))| Some((owner, (key, value?)))).collect();
-        self.scan(spans, span_owners, &mut entries, cx).await?;
+        self.scan(spans, span_owners, &mut entries, results, cx).await?;
         Ok(entries)
     }
 
-    /// Reads spans, many at once; the rest of those that did not fit a page one by one.
+    /// Reads spans, many at once; the rest of those that did not fit a page one by one, or not at all if one match is
+    /// enough.
     async fn scan(
         &self,
         spans: Vec<Span>,
         owners: Vec<usize>,
         entries: &mut Vec<(usize, Entry)>,
+        results: &mut [Found],
         cx: &ExecContext<'_>,
     ) -> SqlResult<()> {
         if spans.is_empty() {
             return Ok(());
         }
         let lock = self.node.index_lock();
-        let pages = kv::scan_many(cx, &spans, self.node.reverse, 0, lock).await?;
+        let limit = if self.first_only { FIRST_ENTRIES } else { 0 };
+        let pages = kv::scan_many(cx, &spans, self.node.reverse, limit, lock).await?;
         for (owner, mut page) in owners.into_iter().zip(pages) {
             loop {
                 entries.extend(page.rows.into_iter().map(|entry| (owner, entry)));
                 let Some(rest) = page.resume else { break };
+                if self.first_only {
+                    results[owner].rest.push(rest);
+                    break;
+                }
                 cx.cancel.check()?;
                 page = kv::scan_page(cx, &rest, self.node.reverse, 0, lock).await?;
             }

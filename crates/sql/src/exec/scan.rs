@@ -103,17 +103,6 @@ impl<'p> Node<'p> {
         };
         Node { index: PRIMARY_INDEX, access: &ALL, ..self }
     }
-
-    /// Whether an access to one value of each column finds at most one entry.
-    pub fn is_point(&self) -> bool {
-        let index = self.table.index(self.index);
-        index.is_some_and(|index| {
-            index.unique
-                && !index.timing.deferrable
-                && self.access.prefix.len() == index.columns.len()
-                && self.access.in_list.is_empty()
-        })
-    }
 }
 
 /// How the rows of one scan are decoded.

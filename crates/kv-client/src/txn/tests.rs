@@ -247,12 +247,12 @@ async fn skipped_and_refused_locks() {
     put(&model, "b", "1").await;
     let holder = begin(&model);
     holder.get(b"a", LockStrength::Exclusive).await.unwrap();
-    let skip = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Skip };
+    let skip = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Skip, before: None };
     let txn = begin(&model);
     let page = txn.scan(&all(), ScanOptions { read: skip, ..ScanOptions::default() }).await.unwrap();
     assert_eq!(page.rows, [(bytes("b"), bytes("1"))]);
     assert_eq!(txn.get(b"a", skip).await.unwrap(), None);
-    let nowait = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Error };
+    let nowait = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Error, before: None };
     let error = txn.get(b"a", nowait).await.unwrap_err();
     assert_eq!((error.kind(), error.key), (KvErrorKind::LockNotAvailable, Some(bytes("a"))));
 }

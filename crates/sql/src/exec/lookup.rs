@@ -37,6 +37,7 @@ impl<'p> Lookup<'p> {
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Vec<Vec<Row>>> {
+        let cx = &self.node.context(scope, cx);
         let reader = match self.reader.take() {
             Some(reader) => reader,
             None => Reader::new(self.node, cx)?,

@@ -595,6 +595,7 @@ async fn copied_rows_reach_the_plan() {
     let (eval, memory, cancel) = (EvalContext::plain(), MemoryBudget::default(), CancelFlag::new());
     let cx = ExecContext {
         txn: &runner.txn,
+        before: None,
         eval: &eval,
         params: &[],
         host: &runner.host,

@@ -80,7 +80,7 @@ impl<'p> Values<'p> {
             }
             Values::Query(plan) => {
                 let rows = build(plan, &scope.with_row(both))?.next(cx, 1).await?;
-                Ok(rows.and_then(|rows| rows.into_iter().next()).map(Vec::from))
+                Ok(rows.and_then(|rows| rows.into_iter().next()))
             }
         }
     }

@@ -117,7 +117,12 @@ impl WriteBuffer {
     /// What the transaction itself has written to a key: `None` if nothing, `Some(None)` if it deleted
     /// it.
     pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
-        self.writes.get(key)?.last().map(|(_, write)| write.value().cloned())
+        self.get_before(key, u32::MAX)
+    }
+
+    /// The same for the writes below a sequence number, which must be protected.
+    pub fn get_before(&self, key: &[u8], unseen: u32) -> Option<Option<Bytes>> {
+        last_before(self.writes.get(key)?, unseen).map(|write| write.value().cloned())
     }
 
     /// Undoes all writes with sequence numbers from `from` on.
@@ -237,25 +242,34 @@ impl WriteBuffer {
 
     /// Whether anything in `[start, end)` is buffered.
     pub fn touches(&self, start: &[u8], end: &[u8]) -> bool {
-        start < end && self.range(start, end).next().is_some()
+        start < end && self.range(start, end, u32::MAX).next().is_some()
     }
 
     fn range<'a>(
         &'a self,
         start: &[u8],
         end: &[u8],
+        unseen: u32,
     ) -> impl DoubleEndedIterator<Item = (&'a Bytes, &'a Write)> + use<'a> {
         self.writes
             .range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
-            .filter_map(|(key, history)| history.last().map(|(_, write)| (key, write)))
+            .filter_map(move |(key, history)| last_before(history, unseen).map(|write| (key, write)))
     }
 
-    /// Lays the writes of `[start, end)` over rows read from there, which are in key order, descending
-    /// if `reverse`.
-    pub fn overlay(&self, start: &[u8], end: &[u8], reverse: bool, rows: Vec<KeyValue>) -> Vec<KeyValue> {
+    /// Lays the writes of `[start, end)` below a sequence number over rows read from there, which are in key order,
+    /// descending if `reverse`.
+    pub fn overlay(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        reverse: bool,
+        unseen: u32,
+        rows: Vec<KeyValue>,
+    ) -> Vec<KeyValue> {
         let mut merged = Vec::with_capacity(rows.len());
+        let own = self.range(start, end, unseen);
         let mut own: Box<dyn Iterator<Item = (&Bytes, &Write)>> =
-            if reverse { Box::new(self.range(start, end).rev()) } else { Box::new(self.range(start, end)) };
+            if reverse { Box::new(own.rev()) } else { Box::new(own) };
         let mut next_own = own.next();
         let comes_first = |own: &Bytes, row: &Bytes| if reverse { own > row } else { own < row };
         for row in rows {
@@ -279,6 +293,11 @@ impl WriteBuffer {
         }
         merged
     }
+}
+
+/// The last write of a key below a sequence number.
+fn last_before(history: &History, unseen: u32) -> Option<&Write> {
+    history.iter().rev().find(|(sequence, _)| *sequence < unseen).map(|(_, write)| write)
 }
 
 /// The key that a request of a flush or a commit writes, and the sequence number.
@@ -380,7 +399,7 @@ mod tests {
                 rows.reverse();
                 expected.reverse();
             }
-            prop_assert_eq!(buffer.overlay(&key(low), &key(high), reverse, rows), expected);
+            prop_assert_eq!(buffer.overlay(&key(low), &key(high), reverse, u32::MAX, rows), expected);
             for number in 0..40 {
                 let seen = buffer.get(&key(number)).unwrap_or_else(|| stored.get(&number).map(|v| value(*v)));
                 prop_assert_eq!(seen, model.get(&number).map(|byte| value(*byte)));

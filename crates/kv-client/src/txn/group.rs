@@ -54,7 +54,7 @@ impl Read for ReadKey<'_> {
 
     fn finish(&mut self, txn: &Txn, state: &mut State, range_id: u64, response: Response) {
         txn.note_read(state, range_id, &Span::point(self.key.clone()), self.options, 1);
-        *self.value = state.buffer.get(&self.key).unwrap_or(response.value);
+        *self.value = state.buffer.get_before(&self.key, self.options.unseen()).unwrap_or(response.value);
     }
 }
 
@@ -98,7 +98,7 @@ impl Txn {
         let mut missing = Vec::with_capacity(keys.len());
         for (key, value) in keys.iter().zip(&mut values) {
             let full = self.client.tenant().prefixed(key);
-            match self.written(&full)? {
+            match self.written(&full, options)? {
                 Some(written) => *value = written,
                 None => missing.push(ReadKey { key: full, value, options }),
             }

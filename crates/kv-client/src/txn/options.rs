@@ -84,12 +84,19 @@ pub struct ReadOptions {
     pub lock: LockStrength,
     /// What to do when another holds it. With `Skip`, a key that is locked reads as absent.
     pub wait: WaitPolicy,
+    /// Of the transaction's own writes, only those made before this point are seen. Not together with a lock.
+    pub before: Option<Savepoint>,
 }
 
 impl ReadOptions {
     /// Whether a lock is taken.
     pub(crate) fn locks(self) -> bool {
         self.lock != LockStrength::None
+    }
+
+    /// The first sequence number of the transaction that is not seen.
+    pub(crate) fn unseen(self) -> u32 {
+        self.before.map_or(u32::MAX, |point| point.sequence)
     }
 }
 
@@ -101,7 +108,7 @@ impl Default for ReadOptions {
 
 impl From<LockStrength> for ReadOptions {
     fn from(lock: LockStrength) -> Self {
-        ReadOptions { lock, wait: WaitPolicy::Block }
+        ReadOptions { lock, wait: WaitPolicy::Block, before: None }
     }
 }
 

@@ -32,7 +32,7 @@ impl Txn {
             let known = {
                 let state = self.state.lock();
                 state.check_open()?;
-                if let Some(written) = state.buffer.get(&full) {
+                if let Some(written) = state.buffer.get_before(&full, options.unseen()) {
                     return Ok(written);
                 }
                 state.parts.locate(&full, false)
@@ -45,7 +45,7 @@ impl Txn {
                 self.note_read(state, range, &Span::point(full.clone()), options, 1);
                 let value = response.responses.into_iter().next().and_then(|response| response.value);
                 // It may have been written while it was read.
-                state.buffer.get(&full).unwrap_or(value)
+                state.buffer.get_before(&full, options.unseen()).unwrap_or(value)
             });
             match read.await {
                 Err(SendError::Split) => self.forget_range(range)?,
@@ -105,10 +105,10 @@ impl Txn {
     }
 
     /// What the transaction itself wrote to a key and the KV node does not know.
-    pub(super) fn written(&self, key: &[u8]) -> KvResult<Option<Option<Bytes>>> {
+    pub(super) fn written(&self, key: &[u8], options: ReadOptions) -> KvResult<Option<Option<Bytes>>> {
         let state = self.state.lock();
         state.check_open()?;
-        Ok(state.buffer.get(key))
+        Ok(state.buffer.get_before(key, options.unseen()))
     }
 
     /// Sends reads to a range; fails with [`SendError::Split`] if it does not hold all of them any more.
@@ -262,7 +262,7 @@ impl Txn {
             self.note_read(state, range_id, &covered, options.read, rows.len());
         }
         let mut rows = if state.buffer.touches(&covered.start, &covered.end) {
-            state.buffer.overlay(&covered.start, &covered.end, options.reverse, rows)
+            state.buffer.overlay(&covered.start, &covered.end, options.reverse, options.read.unseen(), rows)
         } else {
             rows
         };

@@ -147,8 +147,18 @@ impl State {
             Some(part) if validates => self.refresh.within(&part.at),
             _ => (Vec::new(), false),
         };
+        let mut meta = self.meta(part);
+        if let Some(point) = options.before
+            && meta.has_intents
+            && point.sequence <= self.sequence
+        {
+            // What was written since is as good as undone for this read. A batch that locks or writes says nothing
+            // of the kind, so that no node takes note of it.
+            let to = self.sequence + 1;
+            meta.ignored.push(IgnoredSequences { from: point.sequence, to });
+        }
         Header {
-            txn: Some(self.meta(part)),
+            txn: Some(meta),
             read_timestamp: self.read_timestamp,
             refresh_spans,
             fixed_read_timestamp: self.fixed,

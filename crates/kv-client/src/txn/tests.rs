@@ -209,6 +209,52 @@ async fn a_failed_flush_can_be_undone_by_a_savepoint() {
 }
 
 #[tokio::test]
+async fn reads_before_a_savepoint_leave_later_writes_out() {
+    let model = Model::start();
+    put(&model, "a", "old").await;
+    put(&model, "c", "old").await;
+    let txn = begin(&model);
+    txn.put(b"b", bytes("1")).unwrap();
+    let point = txn.savepoint();
+    let before = ReadOptions { before: Some(point), ..ReadOptions::default() };
+    txn.put(b"a", bytes("new")).unwrap();
+    txn.put(b"b", bytes("2")).unwrap();
+    txn.delete(b"c").unwrap();
+    txn.put(b"d", bytes("new")).unwrap();
+    let all = Span::new(bytes("a"), bytes("z"));
+    let entries = |entries: &[(&str, &str)]| -> Vec<(Bytes, Bytes)> {
+        entries.iter().map(|(key, value)| (bytes(key), bytes(value))).collect()
+    };
+    // As buffered writes, and as intents.
+    for flushed in [false, true] {
+        if flushed {
+            txn.flush().await.unwrap();
+        }
+        let keys = [bytes("a"), bytes("b"), bytes("c"), bytes("d")];
+        assert_eq!(
+            txn.get_many(&keys, before).await.unwrap(),
+            [Some(bytes("old")), Some(bytes("1")), Some(bytes("old")), None],
+            "flushed: {flushed}"
+        );
+        assert_eq!(txn.get(b"b", before).await.unwrap(), Some(bytes("1")));
+        assert_eq!(txn.get(b"b", LockStrength::None).await.unwrap(), Some(bytes("2")));
+        for reverse in [false, true] {
+            let options = ScanOptions { reverse, ..ScanOptions::default() };
+            let mut then = entries(&[("a", "old"), ("b", "1"), ("c", "old")]);
+            let mut now = entries(&[("a", "new"), ("b", "2"), ("d", "new")]);
+            if reverse {
+                then.reverse();
+                now.reverse();
+            }
+            assert_eq!(txn.scan(&all, ScanOptions { read: before, ..options }).await.unwrap().rows, then);
+            assert_eq!(txn.scan(&all, options).await.unwrap().rows, now);
+        }
+    }
+    txn.commit().await.unwrap();
+    assert_eq!(model.store.lock().newest()[&b"b"[..]], bytes("2"));
+}
+
+#[tokio::test]
 async fn limits_of_keys_values_and_buffer_hold() {
     let model = Model::start();
     let txn = model.client.begin(TxnOptions { buffer_bytes: 1000, ..TxnOptions::default() });
@@ -247,12 +293,12 @@ async fn skipped_and_refused_locks() {
     put(&model, "b", "1").await;
     let holder = begin(&model);
     holder.get(b"a", LockStrength::Exclusive).await.unwrap();
-    let skip = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Skip };
+    let skip = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Skip, before: None };
     let txn = begin(&model);
     let page = txn.scan(&all(), ScanOptions { read: skip, ..ScanOptions::default() }).await.unwrap();
     assert_eq!(page.rows, [(bytes("b"), bytes("1"))]);
     assert_eq!(txn.get(b"a", skip).await.unwrap(), None);
-    let nowait = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Error };
+    let nowait = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Error, before: None };
     let error = txn.get(b"a", nowait).await.unwrap_err();
     assert_eq!((error.kind(), error.key), (KvErrorKind::LockNotAvailable, Some(bytes("a"))));
 }

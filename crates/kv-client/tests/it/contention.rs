@@ -121,9 +121,9 @@ async fn locks_queue_time_out_and_deadlock() {
     assert_eq!((error.kind(), error.key), (KvErrorKind::LockNotAvailable, Some(bytes("a"))));
     impatient.put(b"a", bytes("1")).unwrap();
     assert_eq!(impatient.commit().await.unwrap_err().kind(), KvErrorKind::LockNotAvailable);
-    let nowait = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Error };
+    let nowait = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Error, before: None };
     assert_eq!(begin().get(b"a", nowait).await.unwrap_err().kind(), KvErrorKind::LockNotAvailable);
-    let skip = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Skip };
+    let skip = ReadOptions { lock: LockStrength::Exclusive, wait: WaitPolicy::Skip, before: None };
     assert_eq!(begin().get(b"a", skip).await.unwrap(), None);
     // One waits for two; when two asks for what one has, the circle closes.
     let waiting = tokio::spawn({

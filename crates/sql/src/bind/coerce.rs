@@ -152,7 +152,8 @@ pub(crate) fn fold_cast(expr: Expr) -> Expr {
     // Within one of these types a cast rounds, or cuts off fields.
     let fits =
         *from == to.ty && matches!(to.ty, Type::INTERVAL | Type::TIME | Type::TIMESTAMP | Type::TIMESTAMPTZ);
-    if !fits && !(is_plain(*from) && is_plain(to.ty)) {
+    let are_plain = is_plain(*from) && is_plain(to.ty);
+    if !(fits || are_plain) {
         return expr;
     }
     match cast::cast(value, *from, *to, *explicit, &EvalContext::plain()) {

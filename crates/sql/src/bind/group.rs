@@ -8,6 +8,7 @@ use super::operator::strip;
 use super::rows::Rows;
 use super::scope::Scope;
 use super::select::OutputItem;
+use crate::parse::GROUP_DISTINCT;
 use crate::plan::{AggregateCall, Expr, PlanColumn, PlanKind, SubPlan, WindowCall};
 use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{self, GroupByExpr, GroupByWithModifier};
@@ -66,6 +67,9 @@ impl Binder<'_> {
             GroupByWithModifier::GroupingSets(expr) => Ok(expr),
             _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"WITH\"")),
         });
+        let distinct =
+            matches!(exprs.first(), Some(ast::Expr::Identifier(ident)) if ident.value == GROUP_DISTINCT);
+        let exprs = if distinct { exprs.get(1..).unwrap_or_default() } else { exprs };
         let all: Vec<&ast::Expr> = exprs.iter().map(Ok).chain(modified).collect::<SqlResult<_>>()?;
         for expr in all {
             let alternatives = match expr {
@@ -87,6 +91,15 @@ impl Binder<'_> {
         for set in &mut grouping.sets {
             set.sort_unstable();
             set.dedup();
+        }
+        if distinct {
+            let mut seen: Vec<Vec<usize>> = Vec::with_capacity(grouping.sets.len());
+            for set in std::mem::take(&mut grouping.sets) {
+                if !seen.contains(&set) {
+                    seen.push(set);
+                }
+            }
+            grouping.sets = seen;
         }
         Ok(grouping)
     }

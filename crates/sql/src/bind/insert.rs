@@ -17,7 +17,7 @@ use crate::catalog::descriptor::{
 use crate::optimize::fold::fold_expr;
 use crate::optimize::implies::{implied, normal};
 use crate::parse::{INFERENCE, INFERENCE_PART, INFERENCE_WHERE};
-use crate::plan::{Expr, OnConflict, Plan, PlanColumn, PlanKind, RowPolicies, SubPlan};
+use crate::plan::{ConflictUpdate, Expr, OnConflict, Plan, PlanColumn, PlanKind, RowPolicies, SubPlan};
 use crate::table::bound_index;
 use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{
@@ -39,7 +39,7 @@ impl Binder<'_> {
         let on_conflict = match &insert.on {
             None => None,
             Some(OnInsert::OnConflict(clause)) => {
-                Some(self.bind_on_conflict(clause, &table, alias.as_deref())?)
+                Some(self.bind_on_conflict(clause, &table, alias.as_deref(), env)?)
             }
             Some(_) => {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"DUPLICATE\""));
@@ -339,6 +339,7 @@ impl Binder<'_> {
         clause: &ast::OnConflict,
         table: &Arc<TableDescriptor>,
         alias: Option<&str>,
+        env: Env<'_>,
     ) -> SqlResult<OnConflict> {
         let arbiter = match &clause.conflict_target {
             None => match table.indexes.iter().any(|index| index.timing.deferrable) {
@@ -361,22 +362,51 @@ impl Binder<'_> {
                     )
                     .with_hint("For example, ON CONFLICT (column_name)."));
                 }
-                let mut scope = Scope::default();
+                let mut scope = Scope { parent: env.outer, ..Scope::default() };
                 add_table(&mut scope, table, alias.unwrap_or(&table.name), 0, true);
                 add_table(&mut scope, table, "excluded", table.columns.len(), false);
-                let mut context = ExprContext::new(&scope, None, Clause::OnConflict);
-                let assignments = self.bind_assignments(&update.assignments, table, &mut context)?;
-                let condition = match &update.selection {
-                    Some(selection) => Some(self.bind_condition(selection, &mut context, "WHERE")?),
-                    None => None,
-                };
-                if !context.subplans.is_empty() {
-                    return Err(SqlError::unsupported("a subquery or sequence in ON CONFLICT DO UPDATE"));
-                }
-                Some((assignments, condition))
+                Some(self.bind_conflict_update(update, table, &scope, env)?)
             }
         };
         Ok(OnConflict { arbiter, update })
+    }
+
+    /// DO UPDATE, in the scope of the row that is there and the one that was to be inserted.
+    fn bind_conflict_update(
+        &self,
+        update: &ast::DoUpdate,
+        table: &Arc<TableDescriptor>,
+        both: &Scope<'_>,
+        env: Env<'_>,
+    ) -> SqlResult<ConflictUpdate> {
+        let bind = |context: &mut ExprContext<'_>| {
+            let assignments = self.bind_assignments(&update.assignments, table, context)?;
+            let selection = update.selection.as_ref();
+            let condition = selection.map(|selection| self.bind_condition(selection, context, "WHERE"));
+            Ok::<_, SqlError>((assignments, condition.transpose()?))
+        };
+        let mut context = ExprContext::new(both, env.ctes, Clause::OnConflict);
+        let (assignments, condition) = bind(&mut context)?;
+        if context.subplans.is_empty() {
+            return Ok(ConflictUpdate::Row { assignments, condition });
+        }
+        // Subqueries need a plan around them, for which the two rows are an outer one.
+        let scope = Scope { parent: Some(both), ..Scope::default() };
+        let mut context = ExprContext::new(&scope, env.ctes, Clause::OnConflict);
+        let (assignments, condition) = bind(&mut context)?;
+        let mut rows = Rows::new(Plan::one_row());
+        rows.set_subplans(context.subplans);
+        if let Some(condition) = condition {
+            rows.filter(condition)?;
+        }
+        let item = |(id, expr): (ColumnId, Expr)| {
+            let column = table.column(id).map_or("?column?", |column| &column.name);
+            let column = PlanColumn::new(column, expr.ty());
+            (id, OutputItem { expr, column })
+        };
+        let (targets, items): (Vec<_>, Vec<_>) = assignments.into_iter().map(item).unzip();
+        super::select::project(&mut rows, items)?;
+        Ok(ConflictUpdate::Query { targets, row: Arc::new(rows.into_plan()) })
     }
 
     fn arbiter_of_columns(&self, names: &[ast::Ident], table: &TableDescriptor) -> SqlResult<IndexId> {

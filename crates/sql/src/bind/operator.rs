@@ -1,8 +1,10 @@
 //! Operators, IN and ANY/ALL over lists.
 
 use super::Binder;
+use super::call::marked_arguments;
 use super::context::ExprContext;
 use super::expr::{BoundOperand, span_of};
+use crate::parse::LIKE_ALL;
 use crate::plan::Expr;
 use sql_types::cast::{self, CastKind};
 use sql_types::functions::resolve_operator;
@@ -36,7 +38,8 @@ impl Binder<'_> {
         };
         let symbol = symbol(op)?;
         if let ast::Expr::Subquery(query) = right
-            && let BoundOperand::Ast(ast::Expr::Tuple(_)) = &left
+            && let BoundOperand::Ast(written) = &left
+            && is_row(written)
         {
             let left = left.bind(self, context)?;
             return self.bind_row_subquery(left, &symbol, query, context);
@@ -157,6 +160,11 @@ impl Binder<'_> {
         right: &ast::Expr,
         context: &mut ExprContext<'_>,
     ) -> SqlResult<Expr> {
+        if let ast::Expr::Function(function) = strip(right)
+            && let Some([patterns]) = marked_arguments(function, LIKE_ALL).as_deref()
+        {
+            return self.bind_quantifier(left, symbol, patterns, false, context);
+        }
         self.bind_quantifier(left, symbol, right, true, context)
     }
 
@@ -215,6 +223,15 @@ impl Binder<'_> {
             _ => array,
         };
         Ok(Expr::AnyArray { expr: Box::new(value), function: resolved.function, array: Box::new(array), any })
+    }
+}
+
+/// Whether an expression is written as a row of several fields.
+fn is_row(expr: &ast::Expr) -> bool {
+    match expr {
+        ast::Expr::Tuple(_) => true,
+        ast::Expr::Function(function) => function.name.to_string().eq_ignore_ascii_case("row"),
+        _ => false,
     }
 }
 

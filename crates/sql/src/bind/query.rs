@@ -7,8 +7,9 @@ use super::names::ident_name;
 use super::operator::{constant_number, strip};
 use super::rows::Rows;
 use super::scope::Scope;
+use super::select::{OutputItem, project};
 use super::{Binder, Env};
-use crate::plan::{Expr, Plan, PlanKind, SortKey};
+use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, SortKey, SubPlan};
 use sql_types::cast::CastKind;
 use sql_types::{SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{self, LimitClause, OrderByKind, SetExpr};
@@ -174,19 +175,20 @@ impl Binder<'_> {
         if tail.limit.is_none() && tail.offset.is_none() {
             return Ok(plan);
         }
-        let limit = tail.limit.map(|limit| self.bind_count(limit, "LIMIT", env)).transpose()?;
-        let offset = tail.offset.map(|offset| self.bind_count(offset, "OFFSET", env)).transpose()?;
+        let scope = Scope { parent: env.outer, ..Scope::default() };
+        let mut context = ExprContext::new(&scope, env.ctes, Clause::Limit);
+        let mut bind = |expr, clause| self.bind_count(expr, clause, &mut context);
+        let limit = tail.limit.map(|limit| bind(limit, "LIMIT")).transpose()?;
+        let offset = tail.offset.map(|offset| bind(offset, "OFFSET")).transpose()?;
+        if !context.subplans.is_empty() {
+            return limit_by_row(plan, [limit, offset], context.subplans);
+        }
         let columns = plan.columns.clone();
         Ok(Plan::new(PlanKind::Limit { input: Box::new(plan), limit, offset }, columns))
     }
 
-    fn bind_count(&self, expr: &ast::Expr, clause: &str, env: Env<'_>) -> SqlResult<Expr> {
-        let scope = Scope { parent: env.outer, ..Scope::default() };
-        let mut context = ExprContext::new(&scope, env.ctes, Clause::Limit);
-        let bound = self.bind_expr(expr, &mut context)?;
-        if !context.subplans.is_empty() {
-            return Err(SqlError::unsupported(format_args!("a subquery in {clause}")));
-        }
+    fn bind_count(&self, expr: &ast::Expr, clause: &str, context: &mut ExprContext<'_>) -> SqlResult<Expr> {
+        let bound = self.bind_expr(expr, context)?;
         self.coerce(bound, Type::INT8, CastKind::Assignment).map_err(|error| {
             let error = if error.code == SqlState::DATATYPE_MISMATCH {
                 SqlError::new(
@@ -279,6 +281,40 @@ fn refuse_foreign(query: &ast::Query) -> SqlResult<()> {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in query"));
     }
     Ok(())
+}
+
+/// LIMIT and OFFSET with subqueries: these are computed in one row, beside which the limited rows are a lateral side.
+fn limit_by_row(
+    mut plan: Plan,
+    counts: [Option<Expr>; 2],
+    subplans: Vec<(SubPlan, bool)>,
+) -> SqlResult<Plan> {
+    let mut row = Rows::new(Plan::one_row());
+    row.set_subplans(subplans);
+    let mut items = Vec::with_capacity(counts.len());
+    let counts = counts.map(|count| {
+        let expr = count?;
+        items.push(OutputItem { expr, column: PlanColumn::new("count", Type::INT8) });
+        Some(Expr::Outer { depth: 0, index: items.len() - 1, ty: Type::INT8 })
+    });
+    let width = items.len();
+    project(&mut row, items)?;
+    let row = row.into_plan();
+    plan.shift_outer(0, 1);
+    let [limit, offset] = counts;
+    let columns = plan.columns.clone();
+    let right = Plan::new(PlanKind::Limit { input: Box::new(plan), limit, offset }, columns.clone());
+    let both = row.columns.iter().chain(&columns).cloned().collect();
+    let kind = PlanKind::Join {
+        kind: JoinKind::Inner,
+        method: JoinMethod::Lateral,
+        left: Box::new(row),
+        right: Box::new(right),
+        on: None,
+    };
+    let exprs = columns.iter().enumerate().map(|(index, column)| Expr::Column(width + index, column.ty.ty));
+    let exprs = exprs.collect();
+    Ok(Plan::new(PlanKind::Project { input: Box::new(Plan::new(kind, both)), exprs }, columns))
 }
 
 /// A sort on top of a plan.

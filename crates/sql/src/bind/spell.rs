@@ -40,7 +40,7 @@ impl Binder<'_> {
         scope: &Scope<'_>,
         columns: &dyn Fn() -> I,
     ) {
-        if self.spells_out() {
+        if self.spells_out() && star.start.line > 0 {
             self.context.catalog.star_expanded(star, &|| listed(scope, columns(), false));
         }
     }

@@ -3,6 +3,7 @@
 use super::Binder;
 use super::context::{Clause, ExprContext, Virtual};
 use super::names::ident_name;
+use crate::parse::{EXCLUDE_CURRENT_ROW, EXCLUDE_GROUP, EXCLUDE_TIES};
 use crate::plan::expr::{FrameBound, FrameExclusion, FrameUnits, WindowFrame, WindowKind};
 use crate::plan::{Expr, SortKey, WindowCall};
 use sql_types::cast::CastKind;
@@ -169,7 +170,8 @@ impl Binder<'_> {
             partition.push(self.resolve_unknown(bound)?);
         }
         let mut order = Vec::new();
-        for key in &spec.order_by {
+        let (keys, exclusion) = without_exclusion(&spec.order_by);
+        for key in keys {
             order.push(self.bind_sort_key(key, context)?);
         }
         if let Some(base) = base {
@@ -183,11 +185,12 @@ impl Binder<'_> {
             if order.is_empty() {
                 order = base.order;
             }
-            if spec.window_frame.is_none() && spec.order_by.is_empty() {
+            if spec.window_frame.is_none() && keys.is_empty() {
                 return Ok(Spec { partition, order, frame: base.frame });
             }
         }
-        let frame = self.bind_frame(spec.window_frame.as_ref(), &order, context)?;
+        let mut frame = self.bind_frame(spec.window_frame.as_ref(), &order, context)?;
+        frame.exclusion = exclusion;
         Ok(Spec { partition, order, frame })
     }
 
@@ -301,6 +304,23 @@ impl Binder<'_> {
         };
         self.coerce(bound, ty, CastKind::Assignment)
     }
+}
+
+/// The ORDER BY of a window without the last item if that stands for EXCLUDE.
+fn without_exclusion(keys: &[ast::OrderByExpr]) -> (&[ast::OrderByExpr], FrameExclusion) {
+    let (Some((last, rest)), none) = (keys.split_last(), FrameExclusion::None) else {
+        return (keys, FrameExclusion::None);
+    };
+    let exclusion = match &last.expr {
+        ast::Expr::Identifier(ident) => match &*ident.value {
+            EXCLUDE_CURRENT_ROW => FrameExclusion::CurrentRow,
+            EXCLUDE_GROUP => FrameExclusion::Group,
+            EXCLUDE_TIES => FrameExclusion::Ties,
+            _ => none,
+        },
+        _ => none,
+    };
+    if exclusion == none { (keys, none) } else { (rest, exclusion) }
 }
 
 struct Spec {

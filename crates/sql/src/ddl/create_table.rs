@@ -463,6 +463,7 @@ impl DdlContext<'_> {
         let host = crate::session::Host { view, times: self.times };
         let cx = crate::exec::ExecContext {
             txn: &self.open.txn,
+            before: None,
             eval: &eval,
             params: self.params,
             host: &host,

@@ -9,13 +9,14 @@ use super::{check, violation};
 use crate::catalog::descriptor::{IndexId, PRIMARY_INDEX};
 use crate::catalog::routine::TriggerEvent;
 use crate::exec::eval::{eval, is_true};
+use crate::exec::operator::build;
 use crate::exec::scope::Scope;
 use crate::exec::{ExecContext, Reservation, kv};
-use crate::plan::{Expr, OnConflict, RowCheck, RowPolicies};
+use crate::plan::{ConflictUpdate, Expr, OnConflict, Plan, RowCheck, RowPolicies};
 use crate::table::{TableCodec, codec};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
-use sql_types::{Row, SqlError, SqlResult, SqlState};
+use sql_types::{Datum, Row, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 
 /// An INSERT with ON CONFLICT while it runs.
@@ -36,10 +37,53 @@ pub(super) struct Conflict<'p> {
 
 /// DO UPDATE.
 struct Assignments<'p> {
-    /// Position in the full row, and the value over the existing and the excluded row.
-    values: Vec<(usize, &'p Expr)>,
-    condition: Option<&'p Expr>,
+    /// Positions in the full row.
+    positions: Vec<usize>,
+    values: Values<'p>,
     touched: Vec<usize>,
+}
+
+/// Where the values come from that DO UPDATE assigns.
+enum Values<'p> {
+    /// Over the existing and the excluded row.
+    Row(Vec<&'p Expr>, Option<&'p Expr>),
+    /// The row that a plan gives.
+    Query(&'p Plan),
+}
+
+impl<'p> Values<'p> {
+    fn of(update: &'p ConflictUpdate) -> Self {
+        match update {
+            ConflictUpdate::Row { assignments, condition } => {
+                Values::Row(assignments.iter().map(|(_, expr)| expr).collect(), condition.as_ref())
+            }
+            ConflictUpdate::Query { row, .. } => Values::Query(row),
+        }
+    }
+
+    /// The values, over the existing and the excluded row; none where the condition is not true.
+    async fn compute(
+        &self,
+        both: Row,
+        scope: &Scope<'p>,
+        cx: &ExecContext<'_>,
+    ) -> SqlResult<Option<Vec<Datum>>> {
+        match self {
+            Values::Row(exprs, condition) => {
+                let env = scope.env(cx);
+                if let Some(condition) = condition
+                    && !is_true(condition, &both, &env)?
+                {
+                    return Ok(None);
+                }
+                exprs.iter().map(|expr| eval(expr, &both, &env)).collect::<SqlResult<_>>().map(Some)
+            }
+            Values::Query(plan) => {
+                let rows = build(plan, &scope.with_row(both))?.next(cx, 1).await?;
+                Ok(rows.and_then(|rows| rows.into_iter().next()))
+            }
+        }
+    }
 }
 
 /// What the keys of a batch hold at the moment.
@@ -54,28 +98,24 @@ impl<'p> Conflict<'p> {
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Self> {
-        let assigned: Vec<u32> =
-            clause.update.iter().flat_map(|(list, _)| list.iter().map(|(id, _)| *id)).collect();
+        let assigned: Vec<u32> = clause.update.iter().flat_map(ConflictUpdate::targets).collect();
         let mut triggers = Triggers::new(codec.table(), TriggerEvent::Update, &assigned);
         if clause.update.is_none() {
             triggers = triggers.none();
         }
-        let assignments = |(assignments, condition): &'p (Vec<(u32, Expr)>, Option<Expr>)| {
+        let assignments = |update: &'p ConflictUpdate| {
             let position = |id: u32| {
                 let missing = || SqlError::internal("ON CONFLICT names a missing column");
                 codec.table().position(id).ok_or_else(missing)
             };
-            let values = assignments
-                .iter()
-                .map(|(id, expr)| Ok((position(*id)?, expr)))
-                .collect::<SqlResult<Vec<_>>>()?;
-            let mut columns: Vec<usize> = values.iter().map(|(position, _)| *position).collect();
+            let positions = assigned.iter().map(|id| position(*id)).collect::<SqlResult<Vec<_>>>()?;
+            let mut columns = positions.clone();
             codec.add_generated(&mut columns);
             if triggers.changes_rows() {
                 columns = (0..codec.table().columns.len()).collect();
             }
             let touched = write::touched_indexes(codec, &columns);
-            Ok::<_, SqlError>(Assignments { values, condition: condition.as_ref(), touched })
+            Ok::<_, SqlError>(Assignments { positions, values: Values::of(update), touched })
         };
         Ok(Conflict {
             codec: codec.clone(),
@@ -176,19 +216,11 @@ impl<'p> Conflict<'p> {
         }
         let mut both = old.clone();
         both.extend(excluded);
-        let mut new = {
-            let env = self.scope.env(cx);
-            if let Some(condition) = update.condition
-                && !is_true(condition, &both, &env)?
-            {
-                return Ok(None);
-            }
-            let mut new = old.clone();
-            for (position, expr) in &update.values {
-                new[*position] = eval(expr, &both, &env)?;
-            }
-            new
-        };
+        let Some(values) = update.values.compute(both, &self.scope, cx).await? else { return Ok(None) };
+        let mut new = old.clone();
+        for (position, value) in update.positions.iter().zip(values) {
+            new[*position] = value;
+        }
         if self.triggers.changes_rows() {
             match self.triggers.before(Some(&old), new, cx).await? {
                 Some(changed) => new = changed,

@@ -18,7 +18,9 @@
 //!
 //! * An UPDATE of key columns is checked as a whole: `SET id = id + 1` succeeds where PostgreSQL meets
 //!   a neighbour that has not moved yet.
-//! * A query beside a modifying WITH clause sees what that clause wrote if it runs after it.
+//! * A row that two parts of a statement change is changed by both: rows are locked, and so read as they are by then.
+//!   What only reads beside a change sees the rows as they were when the statement began
+//!   ([`crate::plan::Plan::reads_beside_changes`]).
 //!
 //! # What is read before it is written
 //!

@@ -9,7 +9,7 @@ use crate::plan::{Checks, Expr, Plan};
 use crate::routine::trigger::TriggerCall;
 use crate::table::CodecCache;
 use async_trait::async_trait;
-use kv_client::Txn;
+use kv_client::{Savepoint, Txn};
 use parking_lot::Mutex;
 use sql_types::functions::{EvalContext, Function};
 use sql_types::{Datum, Oid, Row, SqlError, SqlResult, SqlState};
@@ -26,6 +26,8 @@ pub const YIELD_ROWS: usize = 1024;
 pub struct ExecContext<'a> {
     /// The transaction.
     pub txn: &'a Txn,
+    /// Reads that take no lock do not see what the transaction has written since.
+    pub before: Option<Savepoint>,
     /// Session values that functions depend on: time, time zone, user…
     pub eval: &'a EvalContext<'a>,
     /// Values of `$1…`.

@@ -14,8 +14,11 @@ pub(crate) struct Page {
     pub resume: Option<Span>,
 }
 
-fn read(lock: Option<RowLock>) -> ReadOptions {
-    lock.map_or_else(ReadOptions::default, |lock| ReadOptions { lock: lock.strength, wait: lock.wait })
+fn read(cx: &ExecContext<'_>, lock: Option<RowLock>) -> ReadOptions {
+    match lock {
+        Some(lock) => ReadOptions { lock: lock.strength, wait: lock.wait, before: None },
+        None => ReadOptions { before: cx.before, ..ReadOptions::default() },
+    }
 }
 
 /// The value of a key.
@@ -24,7 +27,7 @@ pub(crate) async fn get(
     key: &Bytes,
     lock: Option<RowLock>,
 ) -> SqlResult<Option<Bytes>> {
-    let value = cx.txn.get(key, read(lock)).await.map_err(kv_error)?;
+    let value = cx.txn.get(key, read(cx, lock)).await.map_err(kv_error)?;
     if let Some(stats) = cx.stats {
         stats.note_read(value.as_ref().map_or(0, |value| key.len() + value.len()));
     }
@@ -41,7 +44,7 @@ pub(crate) async fn get_many(
         [] => Ok(Vec::new()),
         [key] => Ok(vec![get(cx, key, lock).await?]),
         _ => {
-            let values = cx.txn.get_many(keys, read(lock)).await.map_err(kv_error)?;
+            let values = cx.txn.get_many(keys, read(cx, lock)).await.map_err(kv_error)?;
             if let Some(stats) = cx.stats {
                 let found = keys.iter().zip(&values).filter_map(|(key, value)| Some((key, value.as_ref()?)));
                 stats.note_read(found.map(|(key, value)| key.len() + value.len()).sum());
@@ -59,7 +62,8 @@ pub(crate) async fn scan_page(
     limit: usize,
     lock: Option<RowLock>,
 ) -> SqlResult<Page> {
-    let options = ScanOptions { reverse, limit: limit as u64, target_bytes: PAGE_BYTES, read: read(lock) };
+    let options =
+        ScanOptions { reverse, limit: limit as u64, target_bytes: PAGE_BYTES, read: read(cx, lock) };
     let page = cx.txn.scan(span, options).await.map_err(kv_error)?;
     if let Some(stats) = cx.stats {
         stats.note_read(bytes(&page.rows));
@@ -93,7 +97,8 @@ pub(crate) async fn scan_many(
     limit: usize,
     lock: Option<RowLock>,
 ) -> SqlResult<Vec<Page>> {
-    let options = ScanOptions { reverse, limit: limit as u64, target_bytes: PAGE_BYTES, read: read(lock) };
+    let options =
+        ScanOptions { reverse, limit: limit as u64, target_bytes: PAGE_BYTES, read: read(cx, lock) };
     let pages = cx.txn.scan_many(spans, options).await.map_err(kv_error)?;
     if let Some(stats) = cx.stats {
         stats.note_read(pages.iter().map(|page| bytes(&page.rows)).sum());

@@ -54,6 +54,7 @@ impl<'p> Lookup<'p> {
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Vec<Found>> {
+        let cx = &self.node.context(scope, cx);
         let reader = match self.reader.take() {
             Some(reader) => reader,
             None => Reader::new(self.node, cx)?,
@@ -97,6 +98,7 @@ impl<'p> Lookup<'p> {
         scope: &Scope<'p>,
         cx: &ExecContext<'_>,
     ) -> SqlResult<Vec<Row>> {
+        let cx = &self.node.context(scope, cx);
         let Some(reader) = &self.reader else { return Ok(Vec::new()) };
         self.more.release();
         let start = cx.stats.map(|_| Instant::now());

@@ -87,6 +87,11 @@ impl<'p> Node<'p> {
         self.lock.filter(|_| self.index == PRIMARY_INDEX)
     }
 
+    /// The context to read in: rows that are locked are the present ones, and so are their entries.
+    pub fn context<'a>(&self, scope: &Scope<'_>, cx: &ExecContext<'a>) -> ExecContext<'a> {
+        if self.lock.is_some() { *cx } else { scope.reading(cx) }
+    }
+
     /// Whether it reads an inverted index.
     pub fn is_inverted(&self) -> bool {
         !self.access.inverted.is_empty()
@@ -200,6 +205,7 @@ impl<'p> Scan<'p> {
             Some(Wanted::Anything) | None => {}
         }
         if want >= BATCH_ROWS
+            && cx.before.is_none()
             && let Some(columns) = ColumnRows::of(self.node.plan, cx, &self.scope.env(cx))?
         {
             self.rest = Rest::Columns(Box::new(columns));
@@ -413,6 +419,7 @@ impl FrontOne for VecDeque<Span> {
 #[async_trait]
 impl Operator for Scan<'_> {
     async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
+        let cx = &self.node.context(&self.scope, cx);
         let reader = match self.reader.take() {
             Some(reader) => reader,
             None if matches!(self.rest, Rest::NotStarted) => self.start(cx, want)?,

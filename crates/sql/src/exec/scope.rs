@@ -4,6 +4,7 @@ use crate::analytic::{EngineChoice, PartialAggregates};
 use crate::exec::eval::EvalEnv;
 use crate::exec::{ExecContext, Reservation};
 use crate::plan::Plan;
+use kv_client::Savepoint;
 use parking_lot::Mutex;
 use sql_types::{Datum, Row};
 use std::sync::Arc;
@@ -57,6 +58,8 @@ pub(crate) struct Scope<'p> {
     ctes: Option<Arc<Cte<'p>>>,
     /// Whether operators report what they do.
     pub instrument: bool,
+    /// Where the statement began, if it reads beside what it changes: queries see rows as they were there.
+    pub before: Option<Savepoint>,
     /// Which engine runs what.
     pub engine: EngineChoice,
     /// Whether KV nodes aggregate.
@@ -89,6 +92,11 @@ impl<'p> Scope<'p> {
             cte = cte.parent.as_ref()?;
         }
         Some(cte.clone())
+    }
+
+    /// The context for reading rows of the statement's queries.
+    pub fn reading<'a>(&self, cx: &ExecContext<'a>) -> ExecContext<'a> {
+        ExecContext { before: self.before, ..*cx }
     }
 
     /// What expressions see here besides their row.

@@ -3,6 +3,7 @@
 use super::ExecContext;
 use super::operator::{BATCH_ROWS, BoxOperator, build};
 use super::scope::{Scope, SharedRows};
+use crate::analytic::{EngineChoice, PartialAggregates};
 use crate::plan::{Plan, PlanColumn};
 use parking_lot::Mutex;
 use sql_types::{Row, SqlResult};
@@ -42,6 +43,10 @@ impl RowStream {
         scope.instrument = cx.stats.is_some();
         scope.engine = cx.engine;
         scope.partial_aggregates = cx.partial_aggregates;
+        if plan.reads_beside_changes() {
+            scope.before = Some(cx.txn.savepoint());
+            (scope.engine, scope.partial_aggregates) = (EngineChoice::Row, PartialAggregates::Off);
+        }
         if let Some((cte, rows)) = input {
             scope = scope.with_cte(cte, None, Some(SharedRows::new(rows, Default::default())));
         }

@@ -1,6 +1,7 @@
 //! PostgreSQL's grammar as `sqlparser` asks for it: its own dialect for PostgreSQL, with PostgreSQL's precedence of
 //! operators and its reserved words.
 
+use super::is_keyword;
 use crate::system::is_column_name;
 use sqlparser::ast::Expr;
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -92,7 +93,19 @@ impl Dialect for Postgres {
     }
 
     /// Words that begin or part clauses begin no expression.
+    ///
+    /// `(VALUES …)` is a subquery, like `(SELECT …)`.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if parser.peek_token_ref().token == Token::LParen
+            && is_keyword(&parser.peek_nth_token_ref(1).token, Keyword::VALUES)
+        {
+            parser.next_token();
+            let query = parser.parse_query();
+            return Some(query.and_then(|query| {
+                parser.expect_token(&Token::RParen)?;
+                Ok(Expr::Subquery(query))
+            }));
+        }
         let Token::Word(word) = &parser.peek_token_ref().token else { return None };
         if word.quote_style.is_some() || !begins_no_expression(word.keyword) {
             return None;

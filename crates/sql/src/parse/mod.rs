@@ -2,7 +2,7 @@
 //!
 //! [`parse`] splits a query string into statements, parses each with `sqlparser`'s PostgreSQL
 //! dialect, and says of which kind it is. Forms of PostgreSQL's that `sqlparser` lacks are rewritten
-//! in the token stream first ([`rewrite`], [`joins`]); a utility statement it cannot parse at all is passed on as
+//! in the token stream first ([`rewrite`], [`clauses`], [`joins`]); a utility statement it cannot parse at all is passed on as
 //! its tokens ([`Ast::Tokens`]) for the catalog code to try.
 //!
 //! # Rules
@@ -15,16 +15,18 @@
 //!
 //! # What is missing
 //!
-//! `EXCLUDE` in window frames, subscripts in what `SET` assigns, `TABLESAMPLE`, JSON_TABLE and XML.
+//! Subscripts in what `SET` assigns, `SEARCH` and `CYCLE`, `TABLESAMPLE`, JSON_TABLE and XML.
 
 mod as_of;
 mod classify;
+mod clauses;
 mod dialect;
 mod error;
 mod joins;
 mod limits;
 mod normalize;
 mod rewrite;
+pub(crate) use clauses::{EXCLUDE_CURRENT_ROW, EXCLUDE_GROUP, EXCLUDE_TIES, GROUP_DISTINCT, LIKE_ALL};
 pub(crate) use rewrite::{
     INFERENCE, INFERENCE_PART, INFERENCE_WHERE, MERGE_DEFAULTS, MERGE_NOTHING, ROWS_FROM, SYMMETRIC, VARIADIC,
 };

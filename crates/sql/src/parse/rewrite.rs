@@ -1,6 +1,6 @@
 //! Rewrites of the token stream for forms that `sqlparser` does not know.
 
-use super::{Marks, is_keyword, is_word};
+use super::{Marks, clauses, is_keyword, is_word};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
@@ -35,7 +35,7 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) -> Marks {
     marks
 }
 
-fn word_at(tokens: &[TokenWithSpan], index: usize, wanted: &str) -> bool {
+pub(super) fn word_at(tokens: &[TokenWithSpan], index: usize, wanted: &str) -> bool {
     tokens.get(index).is_some_and(|token| is_word(&token.token, wanted))
 }
 
@@ -45,6 +45,10 @@ fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize, marks: &mut Marks) 
     if word.quote_style.is_some() {
         return 1;
     }
+    if let Some(further) = clauses::rewrite_at(tokens, index) {
+        return further;
+    }
+    let Some(Token::Word(word)) = tokens.get(index).map(|token| &token.token) else { return 1 };
     match word.keyword {
         // FOR NO KEY UPDATE and FOR KEY SHARE lock as their stronger kin.
         Keyword::FOR => {
@@ -157,7 +161,7 @@ fn placeholder(name: &str) -> Vec<Token> {
     vec![Token::LParen, quoted(name), Token::RParen, values, Token::LParen, one, Token::RParen]
 }
 
-fn replace(tokens: &mut Vec<TokenWithSpan>, range: std::ops::Range<usize>, with: &[Token]) {
+pub(super) fn replace(tokens: &mut Vec<TokenWithSpan>, range: std::ops::Range<usize>, with: &[Token]) {
     let Some(span) = tokens.get(range.start).map(|token| token.span) else { return };
     let with = with.iter().map(|token| TokenWithSpan { token: token.clone(), span });
     tokens.splice(range, with.collect::<Vec<_>>());
@@ -265,7 +269,7 @@ fn is_transaction(tokens: &[TokenWithSpan]) -> bool {
     })
 }
 
-fn quoted(name: &str) -> Token {
+pub(super) fn quoted(name: &str) -> Token {
     Token::Word(Word { value: name.to_string(), quote_style: Some('"'), keyword: Keyword::NoKeyword })
 }
 

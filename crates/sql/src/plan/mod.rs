@@ -250,8 +250,35 @@ pub enum SetOpKind {
     Except,
 }
 
-/// Assignments, and the condition under which they are made.
-pub type ConflictUpdate = (Vec<(ColumnId, Expr)>, Option<Expr>);
+/// What DO UPDATE makes of the row that is there.
+#[derive(Clone, Debug)]
+pub enum ConflictUpdate {
+    /// Everything follows from the existing row followed by the excluded row.
+    Row {
+        /// New values.
+        assignments: Vec<(ColumnId, Expr)>,
+        /// WHERE
+        condition: Option<Expr>,
+    },
+    /// There are subqueries in it.
+    Query {
+        /// Columns assigned.
+        targets: Vec<ColumnId>,
+        /// Gives their values as one row, or none if the condition is not true; sees the existing row followed by the
+        /// excluded row as [`Expr::Outer`] of depth 0.
+        row: Arc<Plan>,
+    },
+}
+
+impl ConflictUpdate {
+    /// The columns assigned.
+    pub fn targets(&self) -> Vec<ColumnId> {
+        match self {
+            ConflictUpdate::Row { assignments, .. } => assignments.iter().map(|(id, _)| *id).collect(),
+            ConflictUpdate::Query { targets, .. } => targets.clone(),
+        }
+    }
+}
 
 /// What the rows of a table must satisfy besides NOT NULL of its columns.
 pub type Checks = Arc<Vec<RowCheck>>;
@@ -281,7 +308,7 @@ pub struct DomainRule {
 pub struct OnConflict {
     /// The unique index that arbitrates; `None` for any (`DO NOTHING` without target).
     pub arbiter: Option<IndexId>,
-    /// `None`: DO NOTHING. `Some`: assignments over the existing row followed by the excluded row.
+    /// DO UPDATE; `None` for DO NOTHING.
     pub update: Option<ConflictUpdate>,
 }
 

@@ -2,8 +2,8 @@
 
 use super::expr::{FrameBound, SubscriptRange, WindowFrame, WindowKind};
 use super::{
-    AggregateCall, Expr, IndexAccess, JoinMethod, MergeAction, OnConflict, Plan, PlanKind, ProjectSetItem,
-    SortKey, SubPlan, WindowCall,
+    AggregateCall, ConflictUpdate, Expr, IndexAccess, JoinMethod, MergeAction, OnConflict, Plan, PlanKind,
+    ProjectSetItem, SortKey, SubPlan, WindowCall,
 };
 use sql_types::functions::Volatility;
 use sql_types::{Datum, Type};
@@ -419,7 +419,15 @@ impl Plan {
             | PlanKind::Distinct { input, .. }
             | PlanKind::Fence { input }
             | PlanKind::Delete { input, .. } => f(input, false),
-            PlanKind::Insert { input, policies, .. } | PlanKind::Update { input, policies, .. } => {
+            PlanKind::Insert { input, policies, on_conflict, .. } => {
+                f(input, false);
+                if let Some(OnConflict { update: Some(ConflictUpdate::Query { row, .. }), .. }) = on_conflict
+                {
+                    f(row, true);
+                }
+                policies.iter().flat_map(|policies| policies.plans()).for_each(|plan| f(plan, true));
+            }
+            PlanKind::Update { input, policies, .. } => {
                 f(input, false);
                 policies.iter().flat_map(|policies| policies.plans()).for_each(|plan| f(plan, true));
             }
@@ -478,7 +486,15 @@ impl Plan {
             | PlanKind::Distinct { input, .. }
             | PlanKind::Fence { input }
             | PlanKind::Delete { input, .. } => f(input, false),
-            PlanKind::Insert { input, policies, .. } | PlanKind::Update { input, policies, .. } => {
+            PlanKind::Insert { input, policies, on_conflict, .. } => {
+                f(input, false);
+                if let Some(OnConflict { update: Some(ConflictUpdate::Query { row, .. }), .. }) = on_conflict
+                {
+                    f(Arc::make_mut(row), true);
+                }
+                policies.iter_mut().flat_map(|policies| policies.plans_mut()).for_each(|plan| f(plan, true));
+            }
+            PlanKind::Update { input, policies, .. } => {
                 f(input, false);
                 policies.iter_mut().flat_map(|policies| policies.plans_mut()).for_each(|plan| f(plan, true));
             }
@@ -577,7 +593,10 @@ impl Plan {
             PlanKind::Distinct { on, .. } => on.iter_mut().for_each(f),
             PlanKind::Insert { defaults, on_conflict, returning, .. } => {
                 defaults.iter_mut().for_each(|(_, expr)| f(expr));
-                if let Some(OnConflict { update: Some((assignments, condition)), .. }) = on_conflict {
+                if let Some(OnConflict {
+                    update: Some(ConflictUpdate::Row { assignments, condition }), ..
+                }) = on_conflict
+                {
                     assignments.iter_mut().for_each(|(_, expr)| f(expr));
                     condition.iter_mut().for_each(&mut *f);
                 }
@@ -641,6 +660,26 @@ impl Plan {
                 ty,
             })
         });
+    }
+
+    /// Whether something in it that only reads runs beside something that changes rows, so that it could see what that
+    /// writes.
+    pub fn reads_beside_changes(&self) -> bool {
+        fn changes(plan: &Plan) -> bool {
+            let mut found = plan.kind.changed_table().is_some();
+            plan.for_each_child(&mut |child, _| found = found || changes(child));
+            found
+        }
+        let queries = |conflict: &Option<OnConflict>| {
+            matches!(conflict, Some(OnConflict { update: Some(ConflictUpdate::Query { .. }), .. }))
+        };
+        match &self.kind {
+            PlanKind::Insert { input, on_conflict, .. } => queries(on_conflict) || changes(input),
+            PlanKind::Update { input, .. }
+            | PlanKind::Delete { input, .. }
+            | PlanKind::Merge { input, .. } => changes(input),
+            _ => changes(self),
+        }
     }
 
     /// Whether running the plan twice may give different rows, or has effects.

@@ -232,7 +232,7 @@ impl Nested<'_> {
         if !plan.changed.is_empty() {
             self.view.shared.changes.fetch_add(1, Ordering::Relaxed);
         }
-        let cx = ExecContext { params: values, implicit_commit: false, stats: None, ..self.cx };
+        let cx = ExecContext { params: values, before: None, implicit_commit: false, stats: None, ..self.cx };
         let mut stream = execute(&plan.plan, &cx)?;
         let most = if plan.changed.is_empty() { most } else { 0 };
         let (mut rows, mut memory) = (Vec::new(), Reservation::default());

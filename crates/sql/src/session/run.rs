@@ -60,6 +60,7 @@ impl<'a> Environment<'a> {
     ) -> ExecContext<'c> {
         ExecContext {
             txn: &open.txn,
+            before: None,
             eval: &parts.0,
             params: self.params,
             host: &parts.1,

@@ -373,7 +373,10 @@ async fn on_conflict_does_nothing_or_updates() {
     // The existing row is columns 0 to 2, the excluded one 3 to 5.
     let add = |arbiter, condition| OnConflict {
         arbiter: Some(arbiter),
-        update: Some((vec![(3, plus(column(2), column(5)))], condition)),
+        update: Some(sql::plan::ConflictUpdate::Row {
+            assignments: vec![(3, plus(column(2), column(5)))],
+            condition,
+        }),
     };
     let rows = [[1, 99, 7], [4, 40, 8]];
     assert_eq!(runner.rows(upsert(&runner, &rows, add(1, None))).await, ["1 10 12", "4 40 8"]);
@@ -595,6 +598,7 @@ async fn copied_rows_reach_the_plan() {
     let (eval, memory, cancel) = (EvalContext::plain(), MemoryBudget::default(), CancelFlag::new());
     let cx = ExecContext {
         txn: &runner.txn,
+        before: None,
         eval: &eval,
         params: &[],
         host: &runner.host,

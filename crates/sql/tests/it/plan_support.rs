@@ -299,6 +299,7 @@ impl Runner {
             (EvalContext::plain(), MemoryBudget::new(self.memory_bytes), CancelFlag::new());
         let cx = ExecContext {
             txn: &self.txn,
+            before: None,
             eval: &eval,
             params,
             host: &self.host,

@@ -199,6 +199,7 @@ def main():
     parser.add_argument("--tenants", type=int, default=20_000, metavar="N", help="tenants of the section ranges")
     parser.add_argument("--ranges", type=int, default=1_000, metavar="N", help="awake ranges of the section range-cost")
     parser.add_argument("--turns", type=int, metavar="N", help="turns of the sections tpch and tpcc")
+    parser.add_argument("--scale", type=float, metavar="F", help="scale factor of the section tpch")
     parser.add_argument("--seconds", type=int, metavar="N", help="length of a turn of the section tpcc")
     parser.add_argument("--before", metavar="PROGRAM", help="the dormouse that the section before compares with")
     options = parser.parse_args()

@@ -99,7 +99,7 @@ def timed(target, action):
 def tpch(options):
     """All 22 queries, one after the other, on one connection."""
     scale, turns = ("0.01", 1) if options.quick else ("1", 3)
-    turns = options.turns or turns
+    scale, turns = str(options.scale or scale), options.turns or turns
     with Both() as both:
         loads = both.each(lambda target: timed(target, lambda: both.workload(target, "init", "tpch", "--scale", scale)))
         found = {target.name: [] for target in (both.ours, both.theirs)}

@@ -7,6 +7,8 @@
 //! a lock and starts over, or hands a command to the pipeline and answers when that is applied. What
 //! must happen when a command is applied, such as releasing latches and locks, happens in the command's
 //! `done` and not in the task that waits for the answer, which may be gone by then.
+//!
+//! An evaluation that turns out to read much is begun anew on a task of its own ([`crate::patience`]).
 
 use crate::admin;
 use crate::authorize::{Caller, authorize};

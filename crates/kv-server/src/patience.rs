@@ -104,6 +104,15 @@ impl Reader for Patience<'_> {
         if self.spend() { self.reader.get(space, key) } else { Err(StorageError::OutOfPatience) }
     }
 
+    fn get_many(&self, space: Space, keys: &[&[u8]]) -> StorageResult<Vec<Option<Pinned<'_>>>> {
+        for _ in keys {
+            if !self.spend() {
+                return Err(StorageError::OutOfPatience);
+            }
+        }
+        self.reader.get_many(space, keys)
+    }
+
     fn cursor(&self, space: Space, bounds: Bounds<'_>) -> Box<dyn Cursor + '_> {
         Box::new(Counted { cursor: self.reader.cursor(space, bounds), patience: self, refused: false })
     }

@@ -17,10 +17,12 @@ use replication::RangeId;
 use std::sync::Arc;
 use storage::intent::{IntentView, TxnId};
 use storage::mvcc::{self, View};
-use storage::{Reader, StorageError};
+use storage::{Bounds, Lending, Reader, StorageError};
 
 /// Room a frame needs besides values.
 const FRAME_OVERHEAD: usize = 4 << 20;
+/// Point reads done together; what they find stays in memory meanwhile.
+const MOST_TOGETHER: usize = 256;
 /// What a row costs in memory besides its bytes.
 const ROW_OVERHEAD: u64 = 64;
 
@@ -172,18 +174,26 @@ impl Node {
         let reader: &dyn Reader = &*self.engine;
         let intents = self.intent_view(asker, own);
         let uncertain = self.uncertainty(asker, header)?;
+        // What is read was committed before: a cursor may serve all scans if there is no intent to be met.
+        let envelope = if intents.is_empty() { envelope(&batch.requests) } else { None };
+        let lending = envelope.map(|(start, end)| Lending::new(reader, Bounds::new(start, end)));
+        let reader = lending.as_ref().map_or(reader, |lending| lending);
         let view = View { reader, timestamp, intents: &intents, overlay: None };
         let mut budget = Budget::new(header.target_bytes, max_scan_bytes);
         let mut responses = Vec::with_capacity(batch.requests.len());
         let mut to_check = Vec::new();
-        for request in &batch.requests {
-            responses.push(match &request.kind {
-                Some(RequestKind::Get(get)) => {
+        for requests in batch.requests.chunk_by(|one, next| is_get(one) && is_get(next)) {
+            if is_get(&requests[0]) {
+                for keys in requests.chunks(MOST_TOGETHER) {
+                    let gets: Vec<&Get> = keys.iter().filter_map(get_of).collect();
+                    let newer = get_values(view, &gets, &mut budget, &mut responses)?;
                     if uncertain.is_some() {
-                        to_check.push(Span::point(get.key.clone()));
+                        to_check.extend(newer);
                     }
-                    get_value(view, get, &mut budget)?
                 }
+                continue;
+            }
+            responses.push(match &requests[0].kind {
                 Some(RequestKind::Scan(scan)) => {
                     let page = scan_page(view, scan, &mut budget)?;
                     if uncertain.is_some() && page.may_have_newer {
@@ -349,6 +359,49 @@ impl Node {
             Some(given) => Err(Unread::Unclosed(given)),
         }
     }
+}
+
+fn get_of(request: &Request) -> Option<&Get> {
+    match &request.kind {
+        Some(RequestKind::Get(get)) => Some(get),
+        _ => None,
+    }
+}
+
+fn is_get(request: &Request) -> bool {
+    get_of(request).is_some()
+}
+
+/// From where to where all scans of a batch lie that return rows, if there are several.
+fn envelope(requests: &[Request]) -> Option<(&[u8], &[u8])> {
+    let mut scans = requests.iter().filter_map(|request| match &request.kind {
+        Some(RequestKind::Scan(scan)) if scan.program.is_none() => Some((&scan.start[..], &scan.end[..])),
+        _ => None,
+    });
+    let first = scans.next()?;
+    let second = scans.next()?;
+    let all = std::iter::once(second).chain(scans);
+    Some(all.fold(first, |(start, end), scan| (scan.0.min(start), scan.1.max(end))))
+}
+
+/// Evaluates point reads together. Returns the keys that may have versions above the timestamp.
+fn get_values(
+    view: View<'_>,
+    gets: &[&Get],
+    budget: &mut Budget,
+    responses: &mut Vec<Response>,
+) -> Result<Vec<Span>, Unread> {
+    let keys: Vec<&[u8]> = gets.iter().map(|get| &get.key[..]).collect();
+    let mut newer = Vec::new();
+    for (looked, get) in view.get_many(&keys)?.into_iter().zip(gets) {
+        if looked.may_have_newer {
+            newer.push(Span::point(get.key.clone()));
+        }
+        let value = looked.version.and_then(|version| version.value);
+        budget.take_value(value.as_ref().map_or(0, |value| value.len()))?;
+        responses.push(Response { value, ..Response::default() });
+    }
+    Ok(newer)
 }
 
 /// Evaluates a point read.

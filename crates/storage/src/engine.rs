@@ -124,6 +124,14 @@ pub trait Reader {
     /// I/O errors and damage.
     fn get(&self, space: Space, key: &[u8]) -> StorageResult<Option<Pinned<'_>>>;
 
+    /// The values at several keys, in their order. They are read one after the other or as of different moments.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    fn get_many(&self, space: Space, keys: &[&[u8]]) -> StorageResult<Vec<Option<Pinned<'_>>>> {
+        keys.iter().map(|key| self.get(space, key)).collect()
+    }
+
     /// A cursor within `bounds`.
     fn cursor(&self, space: Space, bounds: Bounds<'_>) -> Box<dyn Cursor + '_>;
 

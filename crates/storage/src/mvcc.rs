@@ -22,7 +22,7 @@
 //!
 //! [`put_version`] makes a version the newest of its key and moves the one it replaces.
 
-use crate::engine::{Bounds, Cursor, Reader, Space, WriteBatch};
+use crate::engine::{Bounds, Cursor, Pinned, Reader, Space, WriteBatch};
 use crate::error::StorageResult;
 use crate::intent::{IntentView, VisibleIntent};
 use crate::key::{
@@ -45,6 +45,15 @@ pub struct Version {
     pub timestamp: Timestamp,
     /// The value; `None` for a tombstone.
     pub value: Option<Bytes>,
+}
+
+/// What a reader found at a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// What it sees.
+    pub version: Option<Version>,
+    /// Whether there may be a version above its timestamp. False is certain.
+    pub may_have_newer: bool,
 }
 
 /// What one reader sees.
@@ -72,6 +81,40 @@ impl<'a> View<'a> {
         let intent = if self.intents.is_empty() { None } else { self.intent(key)? };
         let version = committed_version(self.reader, key, self.timestamp)?;
         Ok(newer(intent, version))
+    }
+
+    /// The same of several keys, in their order.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    pub fn get_many(&self, keys: &[&[u8]]) -> StorageResult<Vec<Looked>> {
+        if self.overlay.is_some_and(|overlay| !overlay.is_empty()) {
+            let looked = |version| Looked { version, may_have_newer: true };
+            return keys.iter().map(|key| self.get(key).map(looked)).collect();
+        }
+        // Locks before data: see the module documentation.
+        let mut intents = Vec::new();
+        if !self.intents.is_empty() {
+            for bytes in self.reader.get_many(Space::Locks, keys)? {
+                intents.push(match bytes {
+                    Some(bytes) => self.intents.visible(&bytes, self.timestamp)?,
+                    None => None,
+                });
+            }
+        }
+        let any_intents = !self.intents.is_empty();
+        let mut intents = intents.into_iter();
+        let newest = self.reader.get_many(Space::Data, keys)?;
+        keys.iter()
+            .zip(newest)
+            .map(|(key, newest)| {
+                let committed = version_at(self.reader, key, newest, self.timestamp)?;
+                Ok(Looked {
+                    version: newer(intents.next().flatten(), committed.version),
+                    may_have_newer: any_intents || committed.may_have_newer,
+                })
+            })
+            .collect()
     }
 
     fn intent(&self, key: &[u8]) -> StorageResult<Option<VisibleIntent>> {
@@ -119,16 +162,28 @@ fn committed_version(
     key: &[u8],
     timestamp: Timestamp,
 ) -> StorageResult<Option<Version>> {
-    let Some(bytes) = reader.get(Space::Data, key)? else { return Ok(None) };
+    Ok(version_at(reader, key, reader.get(Space::Data, key)?, timestamp)?.version)
+}
+
+/// The same, where the data space's value of the key has been read.
+fn version_at(
+    reader: &dyn Reader,
+    key: &[u8],
+    newest: Option<Pinned<'_>>,
+    timestamp: Timestamp,
+) -> StorageResult<Looked> {
+    let Some(bytes) = newest else { return Ok(Looked { version: None, may_have_newer: false }) };
     let newest = decode_data_value(&bytes)?;
     if newest.timestamp <= timestamp {
         let value = newest.value.map(Bytes::copy_from_slice);
-        return Ok(Some(Version { timestamp: newest.timestamp, value }));
+        let version = Some(Version { timestamp: newest.timestamp, value });
+        return Ok(Looked { version, may_have_newer: false });
     }
     let prefix = history_prefix(key);
     let upper = history_prefix_end(&prefix);
     let mut cursor = reader.cursor(Space::History, Bounds::new(&prefix, &upper));
-    older_version(&mut *cursor, &prefix, timestamp)
+    let version = older_version(&mut *cursor, &prefix, timestamp)?;
+    Ok(Looked { version, may_have_newer: true })
 }
 
 /// All history keys with `prefix` are below this.

@@ -1,8 +1,8 @@
 //! The conformance suite every [`storage::Engine`] passes, and what is particular to each.
 
 use storage::{
-    Bounds, Cursor, Engine, FirstKey, MemoryEngine, Reader, RocksConfig, RocksEngine, Space, StorageError,
-    WriteBatch,
+    Bounds, Cursor, Engine, FirstKey, Lending, MemoryEngine, Reader, RocksConfig, RocksEngine, Space,
+    StorageError, WriteBatch,
 };
 
 /// A test and its name.
@@ -10,8 +10,9 @@ type Test = (&'static str, fn(&dyn Engine));
 
 /// Runs every conformance test against one kind of engine.
 fn conformance(open: impl Fn() -> (Box<dyn Engine>, Option<tempfile::TempDir>)) {
-    let tests: [Test; 8] = [
+    let tests: [Test; 9] = [
         ("point reads", point_reads),
+        ("many keys at once", many_keys_at_once),
         ("spaces are apart", spaces_are_apart),
         ("batches apply in order", batches_apply_in_order),
         ("cursors respect bounds", cursors_respect_bounds),
@@ -129,12 +130,56 @@ fn batches_apply_in_order(engine: &dyn Engine) {
     assert_eq!(engine.get(Space::Data, b"xy").expect("read").as_deref(), Some(&b"12"[..]));
 }
 
+fn many_keys_at_once(engine: &dyn Engine) {
+    write(engine, |batch| {
+        for number in 0..300 {
+            batch.put(Space::Data, format!("{number:03}").as_bytes(), format!("value {number}").as_bytes());
+        }
+    });
+    engine.flush().expect("flush");
+    write(engine, |batch| {
+        batch.put(Space::Data, b"007", b"newer");
+        batch.delete(Space::Data, b"008");
+    });
+    let found = |keys: &[&str]| -> Vec<Option<String>> {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        let values = engine.get_many(Space::Data, &keys).expect("read");
+        values
+            .iter()
+            .map(|value| value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned()))
+            .collect()
+    };
+    let some = |value: &str| Some(value.to_string());
+    assert_eq!(found(&[]), [None; 0]);
+    assert_eq!(found(&["250"]), [some("value 250")]);
+    // In any order, more than once, and not there.
+    let keys = ["299", "007", "x", "000", "008", "007", ""];
+    let values = [some("value 299"), some("newer"), None, some("value 0"), None, some("newer"), None];
+    assert_eq!(found(&keys), values);
+    let all: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    assert_eq!(found(&all).iter().flatten().count(), 299);
+}
+
 fn cursors_respect_bounds(engine: &dyn Engine) {
     write(engine, |batch| {
         for key in ["a", "b", "ba", "c", "d"] {
             batch.put(Space::Data, key.as_bytes(), key.as_bytes());
         }
     });
+    check_bounds(engine);
+    // Lent cursors respect their own, one after the other and two at once.
+    let lending = Lending::new(engine, Bounds::new(b"a", b"d"));
+    check_bounds(&lending);
+    check_bounds(&lending);
+    let mut early = lending.cursor(Space::Data, Bounds::new(b"a", b"c"));
+    early.seek_to_first();
+    check_bounds(&lending);
+    assert_eq!(keys(&mut *early, true), ["ba", "b", "a"]);
+    assert_eq!(keys(&mut *lending.cursor(Space::Data, Bounds::all()), false), ["a", "b", "ba", "c", "d"]);
+}
+
+fn check_bounds(engine: &dyn Reader) {
     let mut cursor = engine.cursor(Space::Data, Bounds::new(b"b", b"d"));
     assert!(cursor.item().is_none());
     assert_eq!(keys(&mut *cursor, false), ["b", "ba", "c"]);

@@ -14,7 +14,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 
 /// Version of the frames and of every message in them.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 /// Largest frame accepted, in bytes of payload.
 pub const MAX_FRAME_LEN: usize = 80 << 20;
 

@@ -2,6 +2,7 @@
 
 use super::like::Pattern;
 use super::reader::{BadProgram, Value};
+use super::sought::Sought;
 use super::{Choice, Comparison, Condition, Constant, Kind, Wanted};
 use std::cmp::Ordering;
 
@@ -44,6 +45,7 @@ enum What {
     /// Whether it is among these, which are sorted.
     In(Vec<Owned>, bool),
     Like(Pattern, bool),
+    Sought(Sought),
 }
 
 /// A constant of a kind.
@@ -78,8 +80,21 @@ impl Test {
                 }
                 Owned::Integer(_) => return Err(BadProgram("a pattern for a number")),
             },
-            (Comparison::In | Comparison::NotIn | Comparison::Like | Comparison::NotLike, Some(_)) => {
-                return Err(BadProgram("a list or pattern in a column"));
+            (Comparison::Sought, None) => match (wanted.kind(), &condition.constants[..]) {
+                (Kind::Bool | Kind::Int16 | Kind::Int32 | Kind::Int64, [filter]) => {
+                    What::Sought(Sought::of(&filter.bytes).ok_or(BadProgram("a filter that is none"))?)
+                }
+                _ => return Err(BadProgram("a filter of what is no integer")),
+            },
+            (
+                Comparison::In
+                | Comparison::NotIn
+                | Comparison::Like
+                | Comparison::NotLike
+                | Comparison::Sought,
+                Some(_),
+            ) => {
+                return Err(BadProgram("a list, pattern or filter in a column"));
             }
             (comparison, Some(other)) => {
                 let other = other as usize;
@@ -115,6 +130,7 @@ impl Test {
                     found.is_ok() == *wanted
                 }
             },
+            What::Sought(filter) => matches!(value, Value::Integer(value) if filter.may_have(*value)),
             What::Like(pattern, wanted) => {
                 matches!(value, Value::Bytes(bytes) if pattern.matches(bytes) == *wanted)
             }
@@ -138,7 +154,9 @@ fn holds(comparison: Comparison, order: Ordering) -> bool {
         Comparison::LessOrEqual => order.is_le(),
         Comparison::Greater => order.is_gt(),
         Comparison::GreaterOrEqual => order.is_ge(),
-        Comparison::In | Comparison::NotIn | Comparison::Like | Comparison::NotLike => false,
+        Comparison::In | Comparison::NotIn | Comparison::Like | Comparison::NotLike | Comparison::Sought => {
+            false
+        }
     }
 }
 

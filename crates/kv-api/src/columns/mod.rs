@@ -29,12 +29,14 @@ mod fold;
 mod fuzz;
 mod like;
 mod reader;
+mod sought;
 
 pub use aggregation::{
     Aggregation, Computation, Fold, MAX_COMPUTATIONS, MAX_GROUPS, MAX_PARTIALS, Operation, Partial,
 };
 pub use batch::{ColumnBatch, ColumnData};
 pub use reader::{BadProgram, Reader, Taken, Unfit};
+pub use sought::{MAX_SOUGHT, MAX_SOUGHT_BYTES, sought};
 
 use bytes::Bytes;
 
@@ -117,6 +119,8 @@ pub enum Comparison {
     Like = 8,
     /// It does not match it.
     NotLike = 9,
+    /// It may be in the filter ([`sought()`]) that is the one constant's bytes. Of integers.
+    Sought = 10,
 }
 
 /// A constant.

@@ -5,6 +5,7 @@ use super::columns;
 use crate::exec::ExecContext;
 use crate::exec::eval::EvalEnv;
 use crate::exec::operator::{BATCH_ROWS, Batch};
+use crate::exec::sought::Sought;
 use crate::optimize::cost;
 use crate::plan::{Expr, Plan};
 use datafusion::arrow::array::RecordBatch;
@@ -55,6 +56,11 @@ impl ColumnRows {
     /// What the rows that it returns still have to satisfy.
     pub fn filter(&self) -> Option<Arc<Expr>> {
         self.left.clone()
+    }
+
+    /// Leaves out rows whose value in a column is not looked for.
+    pub fn narrow(&mut self, column: usize, sought: &Sought) {
+        self.scan.narrow(column, sought);
     }
 
     /// Further rows.

@@ -6,6 +6,7 @@ use super::expr::is_integer;
 use crate::exec::eval::{EvalEnv, eval};
 use crate::exec::scan::Node;
 use crate::exec::scan_keys::{self, Keys};
+use crate::exec::sought::Sought;
 use crate::exec::{ExecContext, kv};
 use crate::plan::{Expr, Plan};
 use crate::table::{CodecCache, TableCodec, WantedColumn};
@@ -110,6 +111,12 @@ impl ColumnScan {
         let program = Program { aggregation: Some(aggregation), ..Program::clone(&self.program) };
         self.program = Arc::new(program);
         self
+    }
+
+    /// Leaves out rows whose value in a column of the plan is not looked for, as far as KV nodes can tell.
+    pub fn narrow(&mut self, column: usize, sought: &Sought) {
+        let Some((slot, Kind::Int16 | Kind::Int32 | Kind::Int64, ..)) = self.column(column) else { return };
+        Arc::make_mut(&mut self.program).conditions.push(sought.condition(slot as u32));
     }
 
     /// Whether it returns all columns of the plan.

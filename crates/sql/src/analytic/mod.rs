@@ -19,6 +19,9 @@
 //!
 //! Where an aggregate is directly over such a scan, KV nodes do part of it, whichever engine would run it ([`partial`]).
 //!
+//! Once a hash join has its table, the scan that it probes with is told which keys there are, and KV nodes leave out rows
+//! with others ([`tap`], [`crate::exec::sought`]).
+//!
 //! # Same meaning
 //!
 //! Only what means exactly the same in both engines is translated:
@@ -53,6 +56,7 @@ mod partial;
 mod row_call;
 mod run;
 mod source;
+mod tap;
 mod translate;
 
 pub(crate) use column_rows::{ColumnRows, Next};

@@ -5,7 +5,7 @@ use super::column_scan::ColumnScan;
 use super::columns;
 use super::memory::context;
 use super::source::Leaf;
-use super::translate::{self, Feed, Joins, LARGEST_TOTAL, LeafPlan, Output};
+use super::translate::{self, Feed, Joins, LARGEST_TOTAL, LeafPlan, Narrowing, Output};
 use crate::exec::ExecContext;
 use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, build_plain};
 use crate::exec::scan::Scan;
@@ -41,6 +41,8 @@ struct Running<'p> {
     leaves: Vec<(Leaf, Source<'p>)>,
     joins: Joins,
     has_joins: bool,
+    /// What leaves have not been told yet.
+    narrowings: Vec<Narrowing>,
     rows: std::vec::IntoIter<Row>,
     returned: bool,
     /// Whether the host knows that it ran.
@@ -54,6 +56,18 @@ enum Source<'p> {
 }
 
 impl Source<'_> {
+    /// Tells the leaf of this number what is to be looked for, as far as it is known by now.
+    fn narrow(&mut self, leaf: usize, narrowings: &mut Vec<Narrowing>) {
+        narrowings.retain(|one| {
+            let Some(sought) = (one.leaf == leaf).then(|| one.passed.take()).flatten() else { return true };
+            match self {
+                Source::Rows(operator) => operator.narrow(one.column, &sought),
+                Source::Columns(scan) => scan.narrow(one.column, &sought),
+            }
+            false
+        });
+    }
+
     /// What was read ahead is gone.
     fn restart(&mut self) {
         if let Source::Columns(scan) = self {
@@ -122,6 +136,7 @@ impl<'p> Analytic<'p> {
             leaves,
             joins,
             has_joins: translated.has_joins,
+            narrowings: translated.narrowings,
             rows: Vec::new().into_iter(),
             returned: false,
             counted: false,
@@ -172,7 +187,7 @@ impl Running<'_> {
 
     async fn step<'c>(&mut self, ahead: &mut [Ahead<'c>], cx: &'c ExecContext<'_>) -> Step {
         // Exclusively, for operators cannot be shared between threads.
-        let (output, leaves) = (&mut self.output, &mut self.leaves);
+        let (output, leaves, narrowings) = (&mut self.output, &mut self.leaves, &mut self.narrowings);
         poll_fn(move |task| {
             // Requests go out before the engine works.
             ahead.iter_mut().for_each(|ahead| _ = ahead.poll(task));
@@ -183,6 +198,7 @@ impl Running<'_> {
                 if !leaf.is_wanted(task) {
                     continue;
                 }
+                source.narrow(index, narrowings);
                 if let Source::Columns(scan) = source {
                     ahead.start(scan, cx);
                     if !ahead.poll(task) {

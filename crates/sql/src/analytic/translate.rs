@@ -4,6 +4,7 @@ use super::column_scan::ColumnScan;
 use super::columns::{self, MOST_DIGITS};
 use super::expr::{Translator, Typed, as_decimal, convert};
 use super::source::Leaf;
+use super::tap::{self, Passed, Tap};
 use crate::exec::ExecContext;
 use crate::exec::eval::EvalEnv;
 use crate::plan::{AggregateCall, Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind};
@@ -40,6 +41,15 @@ pub(super) struct Translated<'p> {
     pub leaves: Vec<LeafPlan<'p>>,
     /// Whether there are joins among it.
     pub has_joins: bool,
+    /// What joins will look for in columns of leaves.
+    pub narrowings: Vec<Narrowing>,
+}
+
+/// What a join will look for in a column of a leaf, once it has its table.
+pub(super) struct Narrowing {
+    pub leaf: usize,
+    pub column: usize,
+    pub passed: Passed,
 }
 
 /// How joins are run.
@@ -93,7 +103,15 @@ pub(super) fn aggregate<'p>(
     if sets.len() != 1 || sets[0].len() != groups.len() {
         return None;
     }
-    let mut builder = Builder { env, cx, joins, has_joins: false, leaves: Vec::new() };
+    let mut builder = Builder {
+        env,
+        cx,
+        joins,
+        has_joins: false,
+        leaves: Vec::new(),
+        scans: Vec::new(),
+        narrowings: Vec::new(),
+    };
     let input_columns = &input.columns;
     let input = builder.plan(input)?;
     let translator = builder.over(&input);
@@ -117,8 +135,8 @@ pub(super) fn aggregate<'p>(
     let schema = input.schema();
     let keys = PhysicalGroupBy::new_single(keys);
     let plan = AggregateExec::try_new(AggregateMode::Single, keys, exprs, filters, input, schema).ok()?;
-    let Builder { leaves, has_joins, .. } = builder;
-    Some(Translated { plan: Arc::new(plan), outputs, leaves, has_joins })
+    let Builder { leaves, has_joins, narrowings, .. } = builder;
+    Some(Translated { plan: Arc::new(plan), outputs, leaves, has_joins, narrowings })
 }
 
 /// The aggregate expressions gathered so far.
@@ -278,6 +296,9 @@ struct Builder<'a, 'p> {
     joins: Joins,
     has_joins: bool,
     leaves: Vec<LeafPlan<'p>>,
+    /// By leaf: what reads it.
+    scans: Vec<Arc<dyn ExecutionPlan>>,
+    narrowings: Vec<Narrowing>,
 }
 
 impl<'a, 'p> Builder<'a, 'p> {
@@ -286,11 +307,13 @@ impl<'a, 'p> Builder<'a, 'p> {
     }
 
     fn plan(&mut self, plan: &'p Plan) -> Option<Arc<dyn ExecutionPlan>> {
-        let leaves = self.leaves.len();
+        let (leaves, narrowings) = (self.leaves.len(), self.narrowings.len());
         if let Some(translated) = self.node(plan) {
             return Some(translated);
         }
         self.leaves.truncate(leaves);
+        self.scans.truncate(leaves);
+        self.narrowings.truncate(narrowings);
         self.leaf(plan, Feed::Rows(plan))
     }
 
@@ -388,6 +411,10 @@ impl<'a, 'p> Builder<'a, 'p> {
             _ => None,
         };
         let (one, other) = if straight { (left, right) } else { (right, left) };
+        let one = match self.joins {
+            Joins::Hash => self.tapped(one, &other, &pairs, join_type),
+            Joins::Merge => one,
+        };
         let join: Arc<dyn ExecutionPlan> = match self.joins {
             Joins::Hash => Arc::new(
                 HashJoinExec::try_new(one, other, pairs, filter, &join_type, None, mode, nulls, false)
@@ -453,13 +480,40 @@ impl<'a, 'p> Builder<'a, 'p> {
         Some(JoinFilter::new(predicate, indices, schema))
     }
 
+    /// The side that a table is made of, watched for what is to be looked for in columns of leaves of the other side.
+    fn tapped(
+        &mut self,
+        one: Arc<dyn ExecutionPlan>,
+        other: &Arc<dyn ExecutionPlan>,
+        pairs: &[(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)],
+        join_type: JoinType,
+    ) -> Arc<dyn ExecutionPlan> {
+        use JoinType::{Inner, Left, LeftAnti, LeftSemi, RightSemi};
+        if !matches!(join_type, Inner | Left | LeftAnti | LeftSemi | RightSemi) {
+            return one;
+        }
+        let mut columns = Vec::new();
+        for (of_one, of_other) in pairs {
+            let (Some(of_one), Some(of_other)) = (tap::column(of_one), tap::column(of_other)) else {
+                continue;
+            };
+            let Some((leaf, column)) = tap::origin(other, of_other, &self.scans) else { continue };
+            let passed = Passed::default();
+            columns.push((of_one, passed.clone()));
+            self.narrowings.push(Narrowing { leaf, column, passed });
+        }
+        if columns.is_empty() { one } else { Arc::new(Tap::new(one, columns)) }
+    }
+
     fn leaf(&mut self, plan: &'p Plan, feed: Feed<'p>) -> Option<Arc<dyn ExecutionPlan>> {
         let leaf = Leaf::new(plan.columns.iter().map(|column| column.ty));
         let schema = leaf.schema().clone();
         let partition = Arc::new(leaf.clone());
         self.leaves.push(LeafPlan { leaf, feed });
         let scan = StreamingTableExec::try_new(schema, vec![partition], None, None, false, None).ok()?;
-        Some(Arc::new(scan))
+        let scan: Arc<dyn ExecutionPlan> = Arc::new(scan);
+        self.scans.push(Arc::clone(&scan));
+        Some(scan)
     }
 }
 

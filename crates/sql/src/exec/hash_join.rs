@@ -6,6 +6,7 @@ use super::operator::{BATCH_ROWS, Batch, Operator, build};
 use super::partition::{KeyedInput, Partitions};
 use super::relation::row_bytes;
 use super::scope::Scope;
+use super::sought::{Gathered, Sought};
 use super::spill::Run;
 use super::{ExecContext, Reservation};
 use crate::plan::{Expr, JoinKind, Plan};
@@ -207,6 +208,26 @@ impl<'p> HashJoin<'p> {
         Ok(Build::Table(side))
     }
 
+    /// Tells the left side which keys there are, where rows without one of them are of no use.
+    fn narrow_left(&mut self, side: &BuildSide) {
+        if !matches!(self.shape.kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Right) {
+            return;
+        }
+        for number in 0..self.shape.key_width {
+            let Some(column) = self.left.key_column(number) else { continue };
+            let mut values = Gathered::default();
+            for key in side.keys.keys() {
+                if values.is_useless() {
+                    break;
+                }
+                values.add_datum(key.get(number).unwrap_or(&Datum::Null));
+            }
+            if let Some(sought) = values.finish() {
+                self.left.narrow(column, &sought);
+            }
+        }
+    }
+
     /// Divides what was read of the right side, the rest of it, and the left side.
     async fn divide(
         &mut self,
@@ -352,7 +373,13 @@ impl Operator for HashJoin<'_> {
     async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
         let mut build = match self.build.take() {
             Some(build) => build,
-            None => self.read_right(cx).await?,
+            None => {
+                let build = self.read_right(cx).await?;
+                if let Build::Table(side) = &build {
+                    self.narrow_left(side);
+                }
+                build
+            }
         };
         let want = want.clamp(1, BATCH_ROWS);
         let result = match &mut build {
@@ -361,5 +388,15 @@ impl Operator for HashJoin<'_> {
         };
         self.build = Some(build);
         result
+    }
+
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        match (column.checked_sub(self.shape.widths.0), self.shape.kind) {
+            (None, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti) => {
+                self.left.narrow(column, sought);
+            }
+            (Some(column), JoinKind::Inner) => self.right.narrow(column, sought),
+            _ => {}
+        }
     }
 }

@@ -46,6 +46,11 @@ impl KeyTable {
         (position, true)
     }
 
+    /// The keys.
+    pub fn keys(&self) -> &[Row] {
+        &self.keys
+    }
+
     /// Takes the keys out.
     pub fn into_keys(self) -> Vec<Row> {
         self.keys

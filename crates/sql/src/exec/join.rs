@@ -1,9 +1,10 @@
 //! Nested loops: plain, lateral or by index look-up.
 
 use super::eval::is_true;
-use super::lookup::{Found, LOOKUP_ROWS, Lookup};
+use super::lookup::{Found, Lookup};
 use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, drain};
 use super::scope::Scope;
+use super::sought::Sought;
 use super::{ExecContext, Reservation};
 use crate::plan::{Expr, JoinKind, Plan};
 use async_trait::async_trait;
@@ -142,8 +143,21 @@ impl<'p> NestedLoop<'p> {
         if let Right::Lookup(lookup) = &mut self.right
             && self.fetched.len() == 0
         {
+            let at_once = lookup.at_once();
+            // Left rows that come by and by are gathered, unless few results are wanted.
+            if self.pending.len() < at_once.min(want) && !self.left_done {
+                let mut gathered: Batch = std::mem::take(&mut self.pending).collect();
+                while gathered.len() < at_once.min(want) {
+                    let Some(batch) = self.left.next(cx, want).await? else {
+                        self.left_done = true;
+                        break;
+                    };
+                    gathered.extend(batch);
+                }
+                self.pending = gathered.into_iter();
+            }
             let coming = self.pending.as_slice();
-            let coming = &coming[..coming.len().min(LOOKUP_ROWS)];
+            let coming = &coming[..coming.len().min(at_once)];
             self.fetched = lookup.fetch(coming, &self.scope, cx).await?.into_iter();
         }
         let Some(row) = self.pending.next() else { return Ok(false) };
@@ -285,5 +299,11 @@ impl Operator for NestedLoop<'_> {
             }
         }
         Ok((!out.is_empty()).then_some(out))
+    }
+
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        if column < self.left_width && !self.keeps_unmatched_right() {
+            self.left.narrow(column, sought);
+        }
     }
 }

@@ -12,8 +12,12 @@ use kv_api::Span;
 use sql_types::{Row, SqlResult};
 use std::time::Instant;
 
-/// Left rows looked up at once.
-pub(super) const LOOKUP_ROWS: usize = 128;
+/// Left rows looked up at once, at first.
+const FIRST_ROWS: usize = 128;
+/// Left rows looked up at once, at most.
+const MOST_ROWS: usize = 1024;
+/// Found rows that are enough for a batch: more of them and fewer left rows are looked up at once.
+const ENOUGH_BYTES: usize = 1 << 20;
 
 /// Entries read of each span at first if one match is enough. As a rule it is among them; others are read when it is not.
 const FIRST_ENTRIES: usize = 8;
@@ -24,6 +28,7 @@ pub(super) struct Lookup<'p> {
     /// Whether one match per left row is enough.
     first_only: bool,
     reader: Option<Reader>,
+    at_once: usize,
     memory: Reservation,
     /// What is held of the rows that were not among the first.
     more: Reservation,
@@ -44,7 +49,21 @@ impl<'p> Lookup<'p> {
     pub fn of(plan: &'p Plan, first_only: bool) -> Option<Self> {
         let node = Node::of(plan).filter(|node| !node.is_inverted())?;
         let (memory, more) = (Reservation::default(), Reservation::default());
-        Some(Lookup { node, first_only, reader: None, memory, more })
+        Some(Lookup { node, first_only, reader: None, at_once: FIRST_ROWS, memory, more })
+    }
+
+    /// Left rows that should be looked up together now. The larger a batch the less each row's share of what a batch costs,
+    /// so batches grow while what they find stays small.
+    pub fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    fn adjust(&mut self, found: usize) {
+        if found > ENOUGH_BYTES {
+            self.at_once = (self.at_once / 2).max(1);
+        } else if found < ENOUGH_BYTES / 2 {
+            self.at_once = (self.at_once * 2).min(MOST_ROWS);
+        }
     }
 
     /// The right rows of each left row.
@@ -85,7 +104,9 @@ impl<'p> Lookup<'p> {
                 stats.time += start.elapsed();
             });
         }
-        self.memory.grow(cx.memory, results.iter().map(|found| batch_bytes(&found.rows)).sum())?;
+        let bytes = results.iter().map(|found| batch_bytes(&found.rows)).sum();
+        self.memory.grow(cx.memory, bytes)?;
+        self.adjust(bytes);
         self.reader = Some(reader);
         Ok(results)
     }

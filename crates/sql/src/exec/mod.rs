@@ -45,6 +45,7 @@ pub(crate) mod scan_keys;
 pub(crate) mod scope;
 mod setop;
 mod sort;
+pub(crate) mod sought;
 mod source;
 pub mod spill;
 mod stream;

@@ -1,6 +1,7 @@
 //! The operator interface, and which operator runs which plan node.
 
 use super::scope::Scope;
+use super::sought::Sought;
 use super::{COPY_INPUT, ExecContext, Reservation};
 use super::{
     aggregate, apply, distinct, hash_join, join, merge_join, project, recursive, relation, scan, setop, sort,
@@ -24,6 +25,11 @@ pub(crate) trait Operator: Send {
     /// The next rows, `None` when there are no more. About `want` rows will be used: an operator that
     /// can cheaply return fewer than a full batch should.
     async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>>;
+
+    /// Rows whose value in a column is none of these will not be used: they may be left out. Told before rows are asked for.
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        let _ = (column, sought);
+    }
 
     /// Rows changed by INSERT, UPDATE or DELETE so far.
     fn affected(&self) -> Option<u64> {
@@ -168,6 +174,10 @@ impl Operator for Instrumented<'_> {
             });
         }
         result
+    }
+
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        self.operator.narrow(column, sought);
     }
 
     fn affected(&self) -> Option<u64> {

@@ -11,6 +11,7 @@ use super::ExecContext;
 use super::eval::{EvalEnv, eval};
 use super::operator::{BATCH_ROWS, Batch, BoxOperator};
 use super::scope::Scope;
+use super::sought::{Sought, same_integer};
 use super::spill::{Run, RunReader, RunWriter, can_spill};
 use crate::plan::Expr;
 use sql_types::{Datum, Row, SqlError, SqlResult, Type, compare};
@@ -111,6 +112,21 @@ impl<'p> KeyedInput<'p> {
                 let batch = rows.collect::<SqlResult<Batch>>()?;
                 Ok((!batch.is_empty()).then_some(batch))
             }
+        }
+    }
+
+    /// The column that is a key, if it is one.
+    pub fn key_column(&self, key: usize) -> Option<usize> {
+        match self {
+            KeyedInput::Computed { keys, .. } => keys.get(key).and_then(|key| same_integer(key)),
+            KeyedInput::Spilled { .. } => None,
+        }
+    }
+
+    /// See [`Operator::narrow`](super::operator::Operator::narrow). Of no use to a file.
+    pub fn narrow(&mut self, column: usize, sought: &Sought) {
+        if let KeyedInput::Computed { input, .. } = self {
+            input.narrow(column, sought);
         }
     }
 

@@ -4,6 +4,7 @@ use super::ExecContext;
 use super::eval::{eval, is_true};
 use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator};
 use super::scope::Scope;
+use super::sought::{Sought, same_integer};
 use super::source::call_set;
 use crate::plan::{Expr, ProjectSetItem};
 use async_trait::async_trait;
@@ -53,6 +54,10 @@ impl Operator for Filter<'_> {
             cx.pause().await?;
         }
         Ok(None)
+    }
+
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        self.input.narrow(column, sought);
     }
 }
 
@@ -113,6 +118,12 @@ impl Operator for Project<'_> {
             }
         }
         Ok(Some(batch))
+    }
+
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        if let Some(from) = self.exprs.get(column).and_then(same_integer) {
+            self.input.narrow(from, sought);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::operator::{BATCH_ROWS, Batch, Operator};
 use super::project::row_count;
 use super::scan_keys::{self, Keys};
 use super::scope::Scope;
+use super::sought::Sought;
 use crate::analytic::{ColumnRows, Next};
 use crate::catalog::descriptor::{ColumnId, IndexId, PRIMARY_INDEX, TableDescriptor};
 use crate::inverted::condition::Wanted;
@@ -158,6 +159,8 @@ pub(crate) struct Scan<'p> {
     page: usize,
     /// Keys of rows that satisfied the filter and are to be locked.
     candidates: VecDeque<Bytes>,
+    /// What joins look for in columns.
+    sought: Vec<(usize, Sought)>,
     /// The limit hint, where no filter stands between it and what is read.
     limit: Option<usize>,
 }
@@ -172,6 +175,7 @@ impl<'p> Scan<'p> {
             rest: Rest::NotStarted,
             page: 0,
             candidates: VecDeque::new(),
+            sought: Vec::new(),
             limit: None,
         })
     }
@@ -206,8 +210,9 @@ impl<'p> Scan<'p> {
         }
         if want >= BATCH_ROWS
             && cx.before.is_none()
-            && let Some(columns) = ColumnRows::of(self.node.plan, cx, &self.scope.env(cx))?
+            && let Some(mut columns) = ColumnRows::of(self.node.plan, cx, &self.scope.env(cx))?
         {
+            self.sought.iter().for_each(|(column, sought)| columns.narrow(*column, sought));
             self.rest = Rest::Columns(Box::new(columns));
             return Ok(reader);
         }
@@ -451,5 +456,9 @@ impl Operator for Scan<'_> {
                 cx.pause().await?;
             }
         }
+    }
+
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        self.sought.push((column, sought.clone()));
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::columns::{Branch, Choice, Comparison, Condition, Constant};
+use crate::columns::{Branch, Choice, Comparison, Condition, Constant, sought};
 use crate::encoding::{encode_bytes, encode_i64};
 use bytes::BytesMut;
 
@@ -52,6 +52,10 @@ fn number(integer: i64) -> Constant {
     Constant { integer, ..Constant::default() }
 }
 
+fn filter(values: &[i64]) -> Constant {
+    Constant { bytes: sought(values).unwrap(), ..Constant::default() }
+}
+
 fn text(text: &'static str) -> Constant {
     Constant { bytes: text.into(), ..Constant::default() }
 }
@@ -92,6 +96,8 @@ fn conditions_select_rows() {
         (condition(2, NotIn, vec![number(5), number(1)]), [0, 1, 0]),
         (condition(0, Like, vec![text("_b")]), [1, 0, 0]),
         (condition(0, NotLike, vec![text("%c")]), [1, 1, 0]),
+        (condition(2, Sought, vec![filter(&[2, 77])]), [0, 1, 0]),
+        (condition(2, Sought, vec![filter(&[])]), [0, 0, 0]),
     ] {
         assert_eq!(kept(vec![test.clone()]), wanted, "{test:?}");
     }
@@ -177,7 +183,7 @@ fn programs_that_make_no_sense_are_refused() {
         Reader::new(&program).map(|_| ())
     };
     assert_eq!(with(&|_| ()), Ok(()));
-    let bad: [&dyn Fn(&mut Program); 9] = [
+    let bad: [&dyn Fn(&mut Program); 11] = [
         &|program| program.key = vec![99],
         &|program| program.columns[1].number = 2,
         &|program| program.columns[0].kind = 99,
@@ -187,6 +193,8 @@ fn programs_that_make_no_sense_are_refused() {
         &|program| program.conditions = vec![condition(9, Comparison::Equal, vec![number(1)])],
         &|program| program.conditions = vec![condition(2, Comparison::Equal, Vec::new())],
         &|program| program.conditions = vec![condition(2, Comparison::Like, vec![number(1)])],
+        &|program| program.conditions = vec![condition(2, Comparison::Sought, vec![number(1)])],
+        &|program| program.conditions = vec![condition(0, Comparison::Sought, vec![filter(&[1])])],
     ];
     for (number, change) in bad.iter().enumerate() {
         assert!(with(change).is_err(), "{number}");

@@ -101,12 +101,28 @@ pub fn equal_share(keys: &[(Expr, Expr)], left: &Plan, right: &Plan) -> f64 {
             (None, None) => product /= left.rows.max(right.rows).clamp(1.0, UNKNOWN_DISTINCT),
         }
     }
-    while let Some((left, right)) = plain.first().copied() {
-        let (own, others): (Vec<_>, Vec<_>) = plain
-            .into_iter()
-            .partition(|(a, b)| Arc::ptr_eq(a.table, left.table) && Arc::ptr_eq(b.table, right.table));
-        plain = others;
-        product *= equal_columns(&own);
+    // Between two tables with the most pairs first: what else equals one of their columns follows from those as a rule, for
+    // where a column equals two of the other side these are equal already.
+    let mut groups: Vec<Vec<(Origin<'_>, Origin<'_>)>> = Vec::new();
+    for pair in plain {
+        let same = |(a, b): &(Origin<'_>, Origin<'_>)| {
+            Arc::ptr_eq(a.table, pair.0.table) && Arc::ptr_eq(b.table, pair.1.table)
+        };
+        match groups.iter_mut().find(|group| group.first().is_some_and(same)) {
+            Some(group) => group.push(pair),
+            None => groups.push(vec![pair]),
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+    let (mut lefts, mut rights): (Vec<Origin<'_>>, Vec<Origin<'_>>) = (Vec::new(), Vec::new());
+    let is_in = |known: &[Origin<'_>], one: &Origin<'_>| {
+        known.iter().any(|known| Arc::ptr_eq(known.table, one.table) && known.column == one.column)
+    };
+    for mut group in groups {
+        group.retain(|(left, right)| !is_in(&lefts, left) && !is_in(&rights, right));
+        product *= equal_columns(&group);
+        lefts.extend(group.iter().map(|pair| pair.0));
+        rights.extend(group.iter().map(|pair| pair.1));
     }
     product.clamp(0.0, 1.0)
 }

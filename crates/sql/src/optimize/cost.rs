@@ -10,10 +10,16 @@ pub const REQUEST: f64 = 40.0;
 pub const ENTRY: f64 = 0.6;
 /// A byte of it.
 pub const BYTE: f64 = 0.003;
+/// What it takes to have columns read instead of entries, once.
+const COLUMNS: f64 = 100.0;
+/// An entry of which KV nodes read columns and test conditions.
+const COLUMN_ENTRY: f64 = 0.3;
+/// A column of it.
+const COLUMN: f64 = 0.02;
 /// A key looked up in a batch with others.
-pub const KEY: f64 = 4.0;
+pub const KEY: f64 = 7.0;
 /// The beginning of a span read in a batch with others.
-pub const SPAN: f64 = 8.0;
+pub const SPAN: f64 = 10.0;
 /// An operator or function computed for a row.
 pub const EXPRESSION: f64 = 0.08;
 /// A row handed from one operator to the next.
@@ -32,7 +38,7 @@ pub const COMPARE: f64 = 0.05;
 pub const CHANGE: f64 = 10.0;
 
 /// Left rows whose look-ups travel together.
-pub const LOOKUP_ROWS: f64 = 128.0;
+pub const LOOKUP_ROWS: f64 = 512.0;
 /// Bytes of a row of which nothing is known, beside eight for each column.
 const ROW_HEADER_BYTES: f64 = 20.0;
 
@@ -46,10 +52,16 @@ fn entry(bytes: f64) -> f64 {
     ENTRY + bytes * BYTE
 }
 
+/// The same where all columns that are wanted lie in the entries, so that they can be read as columns.
+pub fn column_scan(entries: f64, bytes: f64, columns: usize) -> f64 {
+    let as_columns = REQUEST + COLUMNS + entries * (COLUMN_ENTRY + columns as f64 * COLUMN);
+    scan(entries, bytes).min(as_columns)
+}
+
 /// About how many entries a scan of so much cost reads, if they are of usual size.
 pub fn entries_read(scan: f64) -> f64 {
-    const USUAL_BYTES: f64 = 100.0;
-    (scan - REQUEST).max(0.0) / entry(USUAL_BYTES)
+    const USUAL: f64 = 0.6;
+    (scan - REQUEST).max(0.0) / USUAL
 }
 
 /// Fetching the rows that entries of a secondary index lead to: a batch of look-ups per page of entries.

@@ -302,12 +302,15 @@ pub fn reading(
 ) -> f64 {
     let bytes = entry_bytes(table, index);
     let spans = (alternatives(access) - 1.0).max(0.0);
+    let covered = covers(table, index.id, columns);
     let read = if access::is_unique(table, index.id, access) {
         cost::REQUEST + entries * (cost::KEY + bytes * cost::BYTE)
+    } else if covered {
+        cost::column_scan(entries, bytes, columns.len()) + spans * cost::SPAN
     } else {
         cost::scan(entries, bytes) + spans * cost::SPAN
     };
-    let fetched = if covers(table, index.id, columns) { 0.0 } else { cost::fetch(entries, row_bytes(table)) };
+    let fetched = if covered { 0.0 } else { cost::fetch(entries, row_bytes(table)) };
     read + fetched + entries * (cost::ROW + filter.map_or(0.0, operations))
 }
 

@@ -128,7 +128,8 @@ fn call(expr: &Expr, operator: &str, args: &[Expr], columns: Columns<'_>) -> f64
             None => tried(expr, columns).unwrap_or(RANGE),
         },
         "~~" => match prefix_share(left, right, columns) {
-            Some(share) => share,
+            // Where values lie between two bounds of a histogram is a guess; bounds that match are none.
+            Some(share) => share.max(matching_bounds(expr, columns)),
             None => tried(expr, columns).unwrap_or(PATTERN),
         },
         "~~*" | "~" | "~*" => tried(expr, columns).unwrap_or(PATTERN),
@@ -309,6 +310,20 @@ fn prefix_share(value: &Expr, pattern: &Expr, columns: Columns<'_>) -> Option<f6
     let end = |text: String, inclusive| Some(End { value: Some(Datum::text(text)), inclusive });
     let high = super::access::next_prefix(prefix).and_then(|next| end(next, false));
     Some(Range { low: end(prefix.to_string(), true), high }.share(origin))
+}
+
+/// The share of rows that lie around bounds of a histogram which satisfy a condition over one column.
+fn matching_bounds(expr: &Expr, columns: Columns<'_>) -> f64 {
+    let share = || {
+        let mut tried = Tried::of(expr, columns)?;
+        let statistics = tried.origin.statistics()?;
+        let column = tried.origin.column(&statistics)?;
+        // The bounds at both ends stand for half as many values.
+        let inner = column.histogram.get(1..column.histogram.len().checked_sub(1)?)?;
+        let matching = inner.iter().filter(|value| tried.holds(value)).count() as f64;
+        Some(column.rest_share() * matching / (inner.len() + 1) as f64)
+    };
+    share().unwrap_or(0.0)
 }
 
 /// Tries a condition over one column on the values that the statistics have of it.

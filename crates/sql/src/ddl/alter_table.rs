@@ -376,6 +376,7 @@ impl DdlContext<'_> {
             }
             ConstraintKind::Unique(columns) => {
                 let mut index = self.constraint_index(table, name, columns, false).await?;
+                index.nulls_not_distinct = constraint.nulls_not_distinct;
                 index.included = included_columns(table, &constraint.included)?;
                 let id = index.id;
                 // The rows there are must be unique in any case, and are written as those of other indexes are.

@@ -71,7 +71,8 @@ pub fn parse(element: ColumnType, input: &str, context: &TextContext<'_>) -> Sql
     Ok(ArrayValue { element: element.ty, dimensions, values: parser.values })
 }
 
-fn too_many_dimensions(count: usize) -> SqlError {
+/// `number of array dimensions exceeds the maximum allowed`.
+pub(crate) fn too_many_dimensions(count: usize) -> SqlError {
     SqlError::new(
         SqlState::PROGRAM_LIMIT,
         format!("number of array dimensions ({count}) exceeds the maximum allowed ({MAX_DIMENSIONS})"),

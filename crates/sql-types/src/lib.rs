@@ -40,6 +40,7 @@
 //! their values have the type the domain is over.
 
 pub mod array;
+pub mod assignment;
 pub mod binary;
 pub mod cast;
 pub mod compare;

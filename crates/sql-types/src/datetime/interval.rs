@@ -393,6 +393,16 @@ fn parse_clock(body: &str, typmod: i32) -> Result<i64, Refusal> {
         .ok_or(Refusal::Range)
 }
 
+/// Whether the number before `rest` is one of hours.
+fn counts_hours(rest: &str, typmod: i32) -> bool {
+    let rest = rest.trim_start();
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    match &rest[..end] {
+        "" => rest.is_empty() && default_unit(typmod) == Unit::Micros(HOUR),
+        word => unit(&word.to_ascii_lowercase()) == Some(Unit::Micros(HOUR)),
+    }
+}
+
 fn parse_words(text: &str, typmod: i32) -> Result<Interval, Refusal> {
     let mut sum = Sum::default();
     let mut rest = text.strip_prefix('@').unwrap_or(text).trim_start();
@@ -403,8 +413,8 @@ fn parse_words(text: &str, typmod: i32) -> Result<Interval, Refusal> {
     while !rest.is_empty() {
         if let Some(number) = take_number(&mut rest)? {
             if let Some(before) = pending.take() {
-                // `3 4:05:06`: a number before a time counts days; otherwise it lacks its unit.
-                if !number.body.contains(':') {
+                // `3 4:05:06` and `3 4 hours`: a number before a time counts days; otherwise it lacks its unit.
+                if !number.body.contains(':') && !counts_hours(rest, typmod) {
                     return Err(Refusal::Syntax);
                 }
                 let (whole, fraction) = before.parts()?;

@@ -3,6 +3,7 @@
 use super::Function;
 use super::args::{self, imm};
 use super::operators::{integer_out_of_range, power_float8};
+use crate::compare::compare;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::numeric::Numeric;
@@ -160,6 +161,20 @@ fn int4_of(value: Option<i64>) -> SqlResult<Datum> {
 
 fn int8_of(value: Option<i64>) -> SqlResult<Datum> {
     value.map(Datum::Int8).ok_or_else(|| integer_out_of_range(T::INT8))
+}
+
+/// The number of thresholds, which are sorted, that a value reaches.
+fn width_bucket_of(args: &[Datum]) -> SqlResult<Datum> {
+    let value = args.first().unwrap_or(&Datum::Null);
+    let thresholds = args::array(args, 1)?;
+    if thresholds.dimensions.len() > 1 {
+        return Err(SqlError::new(SqlState::ARRAY_SUBSCRIPT, "thresholds must be one-dimensional array"));
+    }
+    if thresholds.values.iter().any(Datum::is_null) {
+        return Err(SqlError::new(SqlState::NULL_NOT_ALLOWED, "thresholds array must not contain NULLs"));
+    }
+    let reached = thresholds.values.partition_point(|threshold| compare(threshold, value).is_le());
+    int4_of(i64::try_from(reached).ok())
 }
 
 fn width_bucket(args: &[Datum]) -> SqlResult<Datum> {
@@ -357,6 +372,7 @@ pub(super) static TABLE: &[Function] = &[
         Ok(if value.is_finite() { Datum::Int4(i32::from(value.min_scale())) } else { Datum::Null })
     }),
     imm("trim_scale", &[T::NUMERIC], T::NUMERIC, |_, a| numeric(args::numeric(a, 0)?.trim_scale())),
+    imm("width_bucket", &[T::ANYCOMPATIBLE, T::ANYCOMPATIBLEARRAY], T::INT4, |_, a| width_bucket_of(a)),
     imm("width_bucket", &[T::NUMERIC, T::NUMERIC, T::NUMERIC, T::INT4], T::INT4, |_, a| width_bucket(a)),
     imm("width_bucket", &[T::FLOAT8, T::FLOAT8, T::FLOAT8, T::INT4], T::INT4, |_, a| width_bucket(a)),
     imm("pi", &[], T::FLOAT8, |_, _| float8(std::f64::consts::PI)),

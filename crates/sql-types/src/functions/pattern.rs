@@ -113,7 +113,11 @@ pub(super) fn with_escape(pattern: &str, escape: &str) -> SqlResult<String> {
     Ok(out)
 }
 
-/// Turns a `SIMILAR TO` pattern into a regular expression.
+/// Turns a `SIMILAR TO` pattern into a regular expression. Two separators (the escape character and a double quote) part
+/// it into three, of which the second is a group; the first matches as little as it can.
+///
+/// # Errors
+/// 22025 for an escape string of several characters, 2200C for more than two separators.
 pub(super) fn similar_to_regex(pattern: &str, escape: Option<&str>) -> SqlResult<String> {
     let escape = match escape {
         None => Some('\\'),
@@ -129,8 +133,23 @@ pub(super) fn similar_to_regex(pattern: &str, escape: Option<&str>) -> SqlResult
     };
     let mut out = String::from("^(?:");
     let mut in_brackets = false;
+    let mut separators = 0;
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
+        if Some(c) == escape && !in_brackets && chars.as_str().starts_with('"') {
+            chars.next();
+            separators += 1;
+            match separators {
+                1 => out = format!("^(?U:{})(", out.strip_prefix("^(?:").unwrap_or_default()),
+                2 => out.push_str(")(?:"),
+                _ => {
+                    let message =
+                        "SQL regular expression may not contain more than two escape-double-quote separators";
+                    return Err(SqlError::new(SqlState("2200C"), message));
+                }
+            }
+            continue;
+        }
         if Some(c) == escape {
             if let Some(next) = chars.next() {
                 if !next.is_alphanumeric() {

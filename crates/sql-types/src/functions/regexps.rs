@@ -216,6 +216,12 @@ fn substring(args: &[Datum]) -> SqlResult<Datum> {
     Ok(group.map_or(Datum::Null, |group| Datum::text(group.as_str())))
 }
 
+/// `substring(text similar pattern escape e)`: the part between the two separators of the pattern.
+fn substring_similar(args: &[Datum]) -> SqlResult<Datum> {
+    let pattern = pattern::similar_to_regex(args::text(args, 1)?, Some(args::text(args, 2)?))?;
+    substring(&[args.first().cloned().unwrap_or_default(), Datum::text(pattern)])
+}
+
 pub(super) static TABLE: &[Function] = &[
     imm("regexp_match", &[T::TEXT, T::TEXT], T::TEXT_ARRAY, |_, a| regexp_match(a)),
     imm("regexp_match", &[T::TEXT, T::TEXT, T::TEXT], T::TEXT_ARRAY, |_, a| regexp_match(a)),
@@ -261,6 +267,7 @@ pub(super) static TABLE: &[Function] = &[
         regexp_substr(a)
     }),
     imm("substring", &[T::TEXT, T::TEXT], T::TEXT, |_, a| substring(a)),
+    imm("substring", &[T::TEXT, T::TEXT, T::TEXT], T::TEXT, |_, a| substring_similar(a)),
     imm("like_escape", &[T::TEXT, T::TEXT], T::TEXT, |_, a| {
         Ok(Datum::text(pattern::with_escape(args::text(a, 0)?, args::text(a, 1)?)?))
     }),

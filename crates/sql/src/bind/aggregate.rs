@@ -17,26 +17,12 @@ impl Binder<'_> {
         call: &ast::Function,
         context: &mut ExprContext<'_>,
     ) -> SqlResult<Expr> {
-        if context.in_aggregate {
-            return Err(SqlError::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested"));
-        }
-        if !context.clause.allows_aggregates() {
-            return Err(SqlError::new(
-                SqlState::GROUPING_ERROR,
-                format!("aggregate functions are not allowed in {}", context.clause.name()),
-            ));
-        }
+        check_place(context)?;
         let bound = self.aggregate_call(name, call, context)?;
         if belongs_outside(&bound) {
             return Err(SqlError::unsupported("an aggregate over columns of an outer query only"));
         }
-        let ty = bound.ty;
-        let known = context.aggregates.iter().position(|known| same_aggregate(known, &bound));
-        let position = known.unwrap_or_else(|| {
-            context.aggregates.push(bound);
-            context.aggregates.len() - 1
-        });
-        Ok(Virtual::Aggregate(position).column(ty))
+        Ok(add_aggregate(bound, context))
     }
 
     /// Binds the parts of an aggregate call.
@@ -128,6 +114,31 @@ impl Binder<'_> {
         let bound = self.bind_expr(&key.expr, context)?;
         Ok(sort_key(self.resolve_unknown(bound)?, &key.options))
     }
+}
+
+/// 42803 where an aggregate cannot stand.
+pub(super) fn check_place(context: &ExprContext<'_>) -> SqlResult<()> {
+    if context.in_aggregate {
+        return Err(SqlError::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested"));
+    }
+    if !context.clause.allows_aggregates() {
+        return Err(SqlError::new(
+            SqlState::GROUPING_ERROR,
+            format!("aggregate functions are not allowed in {}", context.clause.name()),
+        ));
+    }
+    Ok(())
+}
+
+/// The virtual column of an aggregate, which is computed once however often it is called.
+pub(super) fn add_aggregate(bound: AggregateCall, context: &mut ExprContext<'_>) -> Expr {
+    let ty = bound.ty;
+    let known = context.aggregates.iter().position(|known| same_aggregate(known, &bound));
+    let position = known.unwrap_or_else(|| {
+        context.aggregates.push(bound);
+        context.aggregates.len() - 1
+    });
+    Virtual::Aggregate(position).column(ty)
 }
 
 /// A sort key with PostgreSQL's default for NULLs.

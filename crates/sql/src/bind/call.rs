@@ -2,6 +2,7 @@
 
 use super::Binder;
 use super::context::{ExprContext, Virtual};
+use super::hypothetical::Hypothetical;
 use super::names::qualified;
 use super::operator::null;
 use super::special::cast_named;
@@ -53,6 +54,9 @@ impl Binder<'_> {
         if let FunctionArguments::Subquery(query) = &call.args {
             return self.bind_call_of_subquery(name, query, context);
         }
+        if let Some([element, value]) = marked_arguments(call, crate::parse::markers::ASSIGNED).as_deref() {
+            return self.bind_assigned_variable(element, value, context);
+        }
         let routines = self.routines(None, name);
         if !routines.is_empty() && !self.is_built_in(name, call, context) {
             return self.bind_routine(name, &routines, call, context);
@@ -62,6 +66,11 @@ impl Binder<'_> {
         }
         if functions::is_aggregate(name) {
             return self.bind_aggregate(name, call, context);
+        }
+        if !call.within_group.is_empty()
+            && let Some(kind) = Hypothetical::named(name)
+        {
+            return self.bind_hypothetical(kind, name, call, context);
         }
         self.refuse_aggregate_syntax(name, call)?;
         if functions::is_window_function(name) {
@@ -126,9 +135,6 @@ impl Binder<'_> {
             return refuse("FILTER");
         }
         if !call.within_group.is_empty() {
-            if matches!(name, "rank" | "dense_rank" | "percent_rank" | "cume_dist") {
-                return Err(SqlError::unsupported(format!("{name} as a hypothetical-set aggregate")));
-            }
             return refuse("WITHIN GROUP");
         }
         Ok(())
@@ -362,7 +368,8 @@ impl Binder<'_> {
             match arg {
                 FunctionArgExpr::Expr(expr) => {
                     if let ast::Expr::Function(function) = expr
-                        && let Some([inner]) = marked_arguments(function, crate::parse::VARIADIC).as_deref()
+                        && let Some([inner]) =
+                            marked_arguments(function, crate::parse::markers::VARIADIC).as_deref()
                     {
                         values.push(self.bind_expr(inner, context)?);
                         variadic = true;

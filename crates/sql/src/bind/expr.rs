@@ -91,6 +91,9 @@ impl Binder<'_> {
         let scope = context.scope;
         match scope.find(&name).map_err(|error| self.at(error, ident.span))? {
             Some(found) => {
+                if let Some(scope) = scope.ancestor(found.depth) {
+                    self.note_column(found.column, scope, ident.span);
+                }
                 let variable = self.variable(&name, true).map_err(|error| self.at(error, ident.span))?;
                 Ok(variable.unwrap_or_else(|| found.expr()))
             }
@@ -140,7 +143,15 @@ impl Binder<'_> {
         let (schema, relation, column) = match &names[..] {
             [relation, column] => (None, relation, column),
             [schema, relation, column] => (Some(&**schema), relation, column),
-            [_, schema, relation, column] => (Some(&**schema), relation, column),
+            [database, schema, relation, column] => {
+                if **database != *self.context.catalog.database() {
+                    let message = format!(
+                        "cross-database references are not implemented: {database}.{schema}.{relation}.{column}"
+                    );
+                    return Err(self.at(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message), span));
+                }
+                (Some(&**schema), relation, column)
+            }
             _ => {
                 let error =
                     SqlError::new(SqlState::SYNTAX_ERROR, "improper qualified name (too many dotted names)");
@@ -151,10 +162,15 @@ impl Binder<'_> {
         let Some((position, depth)) = found else {
             return Err(self.missing_from(schema, relation, span, context));
         };
+        if let (Some(scope), Some(last)) = (context.scope.ancestor(depth), parts.last())
+            && let Some(column) = scope.relation_column(position, column)
+        {
+            self.note_column(column, scope, last.span);
+        }
         self.relation_member(position, depth, column, context).map_err(|error| self.at(error, span))
     }
 
-    fn relation_member(
+    pub(super) fn relation_member(
         &self,
         position: usize,
         depth: usize,
@@ -241,6 +257,7 @@ impl Binder<'_> {
         let Some(scope) = context.scope.ancestor(depth) else {
             return Err(SqlError::internal("scope is missing"));
         };
+        self.note_row(scope.relations.get(relation).map_or(0, |relation| relation.oid));
         let columns: Vec<_> = scope.relation_columns(relation).collect();
         if scope.relations.get(relation).is_some_and(|relation| relation.scalar)
             && let [column, ..] = columns[..]
@@ -277,7 +294,7 @@ impl Binder<'_> {
     }
 
     /// The part of `a.b[1].c` that names a column: `sqlparser` gives a chain that starts at `a`.
-    fn bind_access_root<'e>(
+    pub(super) fn bind_access_root<'e>(
         &self,
         root: &ast::Expr,
         chain: &'e [AccessExpr],
@@ -385,24 +402,22 @@ impl Binder<'_> {
                 format!("cannot subscript type {ty} because it does not support subscripting"),
             ));
         };
-        let mut subscripts = Vec::with_capacity(chain.len());
-        for access in chain {
-            if let AccessExpr::Subscript(subscript) = access {
-                subscripts.push(self.bind_subscript(subscript, context)?);
-            }
-        }
+        let subscripts = self.bind_ranges(chain, context)?;
         let slice = subscripts.iter().any(|subscript| matches!(subscript, SubscriptRange::Slice(..)));
         Ok(Expr::Subscript(Box::new(value), subscripts, if slice { ty } else { element }))
     }
 
-    fn bind_subscript(
+    pub(super) fn bind_subscript(
         &self,
         subscript: &Subscript,
         context: &mut ExprContext<'_>,
     ) -> SqlResult<SubscriptRange> {
         let mut integer = |expr: &ast::Expr| {
             let bound = self.bind_expr(expr, context)?;
-            self.coerce(bound, Type::INT4, CastKind::Assignment).map_err(|_| {
+            self.coerce(bound, Type::INT4, CastKind::Assignment).map_err(|error| {
+                if error.code != SqlState::DATATYPE_MISMATCH && error.code != SqlState::CANNOT_COERCE {
+                    return error;
+                }
                 let error =
                     SqlError::new(SqlState::DATATYPE_MISMATCH, "array subscript must have type integer");
                 self.at(error, span_of(expr))
@@ -438,23 +453,14 @@ impl Binder<'_> {
 
     fn bind_json_subscripts(
         &self,
-        mut value: Expr,
+        value: Expr,
         chain: &[AccessExpr],
         context: &mut ExprContext<'_>,
     ) -> SqlResult<Expr> {
-        for access in chain {
-            let AccessExpr::Subscript(Subscript::Index { index }) = access else {
-                return Err(SqlError::new(
-                    SqlState::DATATYPE_MISMATCH,
-                    "jsonb subscript does not support slices",
-                ));
-            };
-            let key = self.bind_expr(index, context)?;
-            let key =
-                if key.ty() == Type::INT4 { key } else { self.coerce(key, Type::TEXT, CastKind::Implicit)? };
-            value = self.operator("->", Some(value), key)?;
-        }
-        Ok(value)
+        let path = self.json_path(chain, context)?;
+        let path = path.into_iter().map(|step| self.coerce(step, Type::TEXT, CastKind::Assignment));
+        let path = Expr::Array(path.collect::<SqlResult<_>>()?, Type::TEXT_ARRAY);
+        self.operator("#>", Some(value), path)
     }
 
     fn bind_array(&self, elements: &[ast::Expr], context: &mut ExprContext<'_>) -> SqlResult<Expr> {
@@ -636,7 +642,7 @@ impl Binder<'_> {
     fn symmetric_bound(&self, low: &ast::Expr, context: &mut ExprContext<'_>) -> SqlResult<(Expr, bool)> {
         if let ast::Expr::Function(function) = low
             && let Some([argument]) =
-                super::call::marked_arguments(function, crate::parse::SYMMETRIC).as_deref()
+                super::call::marked_arguments(function, crate::parse::markers::SYMMETRIC).as_deref()
         {
             return Ok((self.bind_expr(argument, context)?, true));
         }

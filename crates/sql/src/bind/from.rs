@@ -199,6 +199,11 @@ impl Binder<'_> {
             return self.named_plan(plan, &written.name, None, alias, env);
         }
         let relation = self.find_relation(name)?;
+        match &relation {
+            RelationRef::Table(table) => self.note_relation(name, table.oid, alias),
+            RelationRef::View(view) => self.note_relation(name, view.oid, alias),
+            _ => {}
+        }
         match relation {
             RelationRef::Table(table) => {
                 let called = alias.map_or(written.name, |alias| ident_name(&alias.name));
@@ -460,7 +465,7 @@ impl Binder<'_> {
         if exprs.len() != args.len() {
             return Err(SqlError::unsupported("named arguments of a function in FROM"));
         }
-        if name == parse::ROWS_FROM {
+        if name == parse::markers::ROWS_FROM {
             let mut sources = Vec::new();
             for expr in exprs {
                 let ast::Expr::Function(function) = expr else {

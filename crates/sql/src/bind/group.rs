@@ -8,7 +8,7 @@ use super::operator::strip;
 use super::rows::Rows;
 use super::scope::Scope;
 use super::select::OutputItem;
-use crate::parse::GROUP_DISTINCT;
+use crate::parse::markers::GROUP_DISTINCT;
 use crate::plan::{AggregateCall, Expr, PlanColumn, PlanKind, SubPlan, WindowCall};
 use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{self, GroupByExpr, GroupByWithModifier};
@@ -148,6 +148,10 @@ impl Binder<'_> {
                 self.resolve_unknown(bound)?
             }
         };
+        let is_set = |part: &Expr| matches!(part, Expr::Column(index, _) if matches!(Virtual::of(*index), Some(Virtual::Set(_))));
+        if bound.any(&mut |part| is_set(part)) {
+            return Err(self.at(SqlError::unsupported("a set-returning function in GROUP BY"), span_of(expr)));
+        }
         let refused = bound.any(&mut |part| match part {
             Expr::Column(index, _) => matches!(
                 Virtual::of(*index),

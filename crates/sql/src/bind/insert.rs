@@ -1,6 +1,6 @@
 //! INSERT.
 
-use super::call::plain_arguments;
+use super::assign::Target;
 use super::context::{Clause, ExprContext, Virtual};
 use super::expr::span_of;
 use super::lookup::RelationRef;
@@ -16,13 +16,11 @@ use crate::catalog::descriptor::{
 };
 use crate::optimize::fold::fold_expr;
 use crate::optimize::implies::{implied, normal};
-use crate::parse::{INFERENCE, INFERENCE_PART, INFERENCE_WHERE};
+use crate::parse::markers::{INFERENCE, INFERENCE_PART, INFERENCE_WHERE};
 use crate::plan::{ConflictUpdate, Expr, OnConflict, Plan, PlanColumn, PlanKind, RowPolicies, SubPlan};
 use crate::table::bound_index;
 use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
-use sqlparser::ast::{
-    self, AssignmentTarget, ConflictTarget, ObjectName, OnConflictAction, OnInsert, SetExpr,
-};
+use sqlparser::ast::{self, ConflictTarget, ObjectName, OnConflictAction, OnInsert, SetExpr};
 use std::sync::Arc;
 
 impl Binder<'_> {
@@ -32,8 +30,9 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT needs the name of a table"));
         };
         let table = self.target_table(name, "insert into")?;
-        let (ids, explicit) = self.insert_columns(insert, &table)?;
-        let (input, targets) = self.insert_source(insert, &table, ids, explicit, env)?;
+        let (columns, explicit) = self.insert_columns(insert, &table)?;
+        let (input, targets) = self.insert_source(insert, columns, explicit, env)?;
+        let (input, targets) = self.join_elements(input, targets, env)?;
         let (input, targets) = self.drop_identities(input, targets, &table)?;
         let alias = insert.table_alias.as_ref().map(|alias| ident_name(&alias.alias).into_owned());
         let on_conflict = match &insert.on {
@@ -81,21 +80,29 @@ impl Binder<'_> {
         }
     }
 
-    /// The columns named, or all; and whether they were named.
-    fn insert_columns(
+    /// The columns and elements named, or all columns; and whether they were named.
+    fn insert_columns<'t>(
         &self,
-        insert: &ast::Insert,
-        table: &TableDescriptor,
-    ) -> SqlResult<(Vec<ColumnId>, bool)> {
+        insert: &'t ast::Insert,
+        table: &'t TableDescriptor,
+    ) -> SqlResult<(Vec<Target<'t>>, bool)> {
         if insert.columns.is_empty() {
-            let ids = table.columns.iter().filter(|column| !column.hidden).map(|column| column.id).collect();
-            return Ok((ids, false));
+            return Ok((all_columns(table), false));
         }
-        let mut ids = Vec::with_capacity(insert.columns.len());
-        for name in &insert.columns {
-            ids.push(self.target_column(name, table, &ids)?.id);
+        Ok((self.named_targets(&insert.columns, table)?, true))
+    }
+
+    /// What the names of columns and elements stand for.
+    pub(crate) fn named_targets<'t>(
+        &self,
+        names: &'t [ObjectName],
+        table: &'t TableDescriptor,
+    ) -> SqlResult<Vec<Target<'t>>> {
+        let mut targets = Vec::with_capacity(names.len());
+        for name in names {
+            targets.push(self.target(name, table, &targets)?);
         }
-        Ok((ids, true))
+        Ok(targets)
     }
 
     /// A column to be written, which must not be among those already given.
@@ -125,69 +132,117 @@ impl Binder<'_> {
         Ok(column)
     }
 
-    /// The rows to insert, one value per column returned.
-    fn insert_source(
+    /// The rows to insert, one value per target returned.
+    fn insert_source<'t>(
         &self,
         insert: &ast::Insert,
-        table: &TableDescriptor,
-        mut ids: Vec<ColumnId>,
+        mut targets: Vec<Target<'t>>,
         explicit: bool,
         env: Env<'_>,
-    ) -> SqlResult<(Plan, Vec<ColumnId>)> {
+    ) -> SqlResult<(Plan, Vec<Target<'t>>)> {
         let Some(source) = &insert.source else { return Ok((Plan::one_row(), Vec::new())) };
         if let (SetExpr::Values(values), true) = (source.body.as_ref(), is_plain(source)) {
             let expanded = self.expand_values(values)?;
             let values = expanded.as_ref().unwrap_or(values);
-            return self.insert_values(values, table, ids, explicit, env);
+            return self.insert_values(values, targets, explicit, env);
         }
         let plan = self.bind_query_with(source, env, QueryOptions { settle_types: false })?;
-        check_count(plan.columns.len(), &mut ids, explicit)?;
-        let columns = target_columns(table, &ids)?;
-        let outputs = columns.iter().map(|column| PlanColumn::new(column.name.as_str(), column.ty)).collect();
-        let unchanged = plan.columns.iter().zip(&columns).all(|(have, want)| have.ty == want.ty);
-        if unchanged {
-            return Ok((plan, ids));
+        check_count(plan.columns.len(), &mut targets, explicit)?;
+        let unchanged = |(have, target): (&PlanColumn, &Target<'_>)| {
+            target.subscripts.is_empty() && have.ty == target.column.ty
+        };
+        if plan.columns.iter().zip(&targets).all(unchanged) {
+            return Ok((plan, targets));
         }
-        let plan = self.project_output(plan, outputs, |binder, index, expr| {
-            binder.coerce_for_column(expr, columns[index].ty, &columns[index].name)
-        })?;
-        Ok((plan, ids))
+        // What goes to an element is cast where the element is assigned.
+        let outputs = plan.columns.iter().zip(&targets).map(|(have, target)| match target.subscripts {
+            [] => PlanColumn::new(target.column.name.as_str(), target.column.ty),
+            _ => have.clone(),
+        });
+        let outputs = outputs.collect();
+        let plan =
+            self.project_output(plan, outputs, |binder, index, expr| match targets[index].subscripts {
+                [] => binder.coerce_for_target(expr, targets[index]),
+                _ => Ok(expr),
+            })?;
+        Ok((plan, targets))
     }
 
-    fn insert_values(
+    fn insert_values<'t>(
         &self,
         values: &ast::Values,
-        table: &TableDescriptor,
-        mut ids: Vec<ColumnId>,
+        mut targets: Vec<Target<'t>>,
         explicit: bool,
         env: Env<'_>,
-    ) -> SqlResult<(Plan, Vec<ColumnId>)> {
+    ) -> SqlResult<(Plan, Vec<Target<'t>>)> {
         let width = values.rows.first().map_or(0, |row| row.content.len());
         if values.rows.iter().any(|row| row.content.len() != width) {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
         }
-        check_count(width, &mut ids, explicit)?;
-        let columns = target_columns(table, &ids)?;
+        check_count(width, &mut targets, explicit)?;
         // A column that is DEFAULT in every row counts as not given.
-        let kept: Vec<usize> = (0..width)
-            .filter(|index| !values.rows.iter().all(|row| is_default(&row.content[*index])))
-            .collect();
+        let given = |index: usize| {
+            !targets[index].subscripts.is_empty()
+                || !values.rows.iter().all(|row| is_default(&row.content[index]))
+        };
+        let kept: Vec<usize> = (0..width).filter(|index| given(*index)).collect();
         let scope = Scope { parent: env.outer, ..Scope::default() };
         let mut rows = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
             let mut context = ExprContext::new(&scope, env.ctes, Clause::Values);
             let mut exprs = Vec::with_capacity(kept.len());
             for index in &kept {
-                exprs.push(self.bind_assigned(&row.content[*index], columns[*index], &mut context)?);
+                exprs.push(self.bind_for_target(&row.content[*index], targets[*index], &mut context)?);
             }
             rows.push(BoundRow { exprs, subplans: context.subplans });
         }
-        let outputs = kept
-            .iter()
-            .map(|index| PlanColumn::new(columns[*index].name.as_str(), columns[*index].ty))
-            .collect();
-        let targets = kept.iter().map(|index| ids[*index]).collect();
+        let output = |index: &usize| {
+            let target = targets[*index];
+            Ok(PlanColumn::new(target.column.name.as_str(), target.ty()?))
+        };
+        let outputs = kept.iter().map(output).collect::<SqlResult<_>>()?;
+        let targets = kept.iter().map(|index| targets[*index]).collect();
         Ok((values_plan(rows, outputs)?, targets))
+    }
+
+    /// Makes whole values of those for elements, which begin with NULL.
+    fn join_elements(
+        &self,
+        input: Plan,
+        targets: Vec<Target<'_>>,
+        env: Env<'_>,
+    ) -> SqlResult<(Plan, Vec<ColumnId>)> {
+        if targets.iter().all(|target| target.subscripts.is_empty()) {
+            return Ok((input, targets.iter().map(|target| target.column.id).collect()));
+        }
+        let scope = Scope { parent: env.outer, ..Scope::default() };
+        let mut context = ExprContext::new(&scope, env.ctes, Clause::Values);
+        let mut joined: Vec<(ColumnId, OutputItem)> = Vec::new();
+        for (index, target) in targets.into_iter().enumerate() {
+            let Some(column) = input.columns.get(index) else {
+                return Err(SqlError::internal("a column of an INSERT is missing"));
+            };
+            let value = Expr::Column(index, column.ty.ty);
+            let (id, ty) = (target.column.id, target.column.ty);
+            let name = target.column.name.as_str();
+            if target.subscripts.is_empty() {
+                joined.push((id, OutputItem { expr: value, column: PlanColumn::new(name, ty) }));
+                continue;
+            }
+            let value = self.coerce_for_target(value, target)?;
+            let before = joined.iter().position(|(known, _)| *known == id);
+            let container = match before {
+                Some(before) => joined.swap_remove(before).1.expr,
+                None => Expr::Const(Datum::Null, ty.ty),
+            };
+            let expr = self.with_element(container, target.subscripts, value, &mut context)?;
+            joined.push((id, OutputItem { expr, column: PlanColumn::new(name, ty) }));
+        }
+        let (ids, items): (Vec<_>, Vec<_>) = joined.into_iter().unzip();
+        let mut rows = Rows::new(input);
+        rows.set_subplans(context.subplans);
+        super::select::project(&mut rows, items)?;
+        Ok((rows.into_plan(), ids))
     }
 
     /// A value for a column, which may be DEFAULT.
@@ -505,102 +560,6 @@ impl Binder<'_> {
             })
     }
 
-    /// `SET a = …, (b, c) = (…)`.
-    pub(crate) fn bind_assignments(
-        &self,
-        assignments: &[ast::Assignment],
-        table: &TableDescriptor,
-        context: &mut ExprContext<'_>,
-    ) -> SqlResult<Vec<(ColumnId, Expr)>> {
-        let mut bound: Vec<(ColumnId, Expr)> = Vec::with_capacity(assignments.len());
-        let mut given: Vec<ColumnId> = Vec::with_capacity(assignments.len());
-        for assignment in assignments {
-            match &assignment.target {
-                AssignmentTarget::ColumnName(name) => {
-                    let column = self.assigned_column(name, table, &mut given)?;
-                    if !is_default(&assignment.value) {
-                        check_assignable(column)?;
-                    } else if column.generated.is_some() {
-                        continue;
-                    }
-                    let value = self.bind_assigned(&assignment.value, column, context)?;
-                    bound.push((column.id, value));
-                }
-                AssignmentTarget::Tuple(names) => {
-                    let columns = names
-                        .iter()
-                        .map(|name| self.assigned_column(name, table, &mut given))
-                        .collect::<SqlResult<Vec<_>>>()?;
-                    bound.extend(self.bind_tuple_assignment(&columns, &assignment.value, context)?);
-                }
-            }
-        }
-        Ok(bound)
-    }
-
-    fn assigned_column<'t>(
-        &self,
-        name: &ObjectName,
-        table: &'t TableDescriptor,
-        given: &mut Vec<ColumnId>,
-    ) -> SqlResult<&'t ColumnDescriptor> {
-        let column = self.target_column(name, table, &[])?;
-        if given.contains(&column.id) {
-            return Err(SqlError::new(
-                SqlState::SYNTAX_ERROR,
-                format!("multiple assignments to same column \"{}\"", column.name),
-            ));
-        }
-        given.push(column.id);
-        Ok(column)
-    }
-
-    fn bind_tuple_assignment(
-        &self,
-        columns: &[&ColumnDescriptor],
-        value: &ast::Expr,
-        context: &mut ExprContext<'_>,
-    ) -> SqlResult<Vec<(ColumnId, Expr)>> {
-        let row = match value {
-            ast::Expr::Tuple(values) => Some(values.clone()),
-            ast::Expr::Nested(inner) => Some(vec![inner.as_ref().clone()]),
-            ast::Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("row") => {
-                plain_arguments(function)
-            }
-            _ => None,
-        };
-        let count_error =
-            || SqlError::new(SqlState::SYNTAX_ERROR, "number of columns does not match number of values");
-        if let (Some(values), false) = (&row, matches!(value, ast::Expr::Subquery(_))) {
-            if values.len() != columns.len() {
-                return Err(count_error());
-            }
-            let mut bound = Vec::with_capacity(columns.len());
-            for (column, value) in columns.iter().zip(values) {
-                if !is_default(value) {
-                    check_assignable(column)?;
-                } else if column.generated.is_some() {
-                    continue;
-                }
-                bound.push((column.id, self.bind_assigned(value, column, context)?));
-            }
-            return Ok(bound);
-        }
-        let ast::Expr::Subquery(query) = value else {
-            return Err(SqlError::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
-            ));
-        };
-        columns.iter().try_for_each(|column| check_assignable(column))?;
-        let fields = self.record_subquery(query, columns.len(), context)?;
-        columns
-            .iter()
-            .zip(fields)
-            .map(|(column, field)| Ok((column.id, self.coerce_for_column(field, column.ty, &column.name)?)))
-            .collect()
-    }
-
     /// RETURNING: within the operator, or above it if it needs more than the row.
     pub(crate) fn bind_returning(
         &self,
@@ -640,20 +599,8 @@ impl Binder<'_> {
     }
 }
 
-/// 428C9 for a column whose values come from elsewhere.
-fn check_assignable(column: &ColumnDescriptor) -> SqlResult<()> {
-    let detail = match column.identity {
-        Some('a') => {
-            format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", column.name)
-        }
-        _ if column.generated.is_some() => is_generated(column),
-        _ => return Ok(()),
-    };
-    let message = format!("column \"{}\" can only be updated to DEFAULT", column.name);
-    Err(SqlError::new(SqlState::GENERATED_ALWAYS, message).with_detail(detail))
-}
-
-fn is_generated(column: &ColumnDescriptor) -> String {
+/// Why a column takes no values.
+pub(super) fn is_generated(column: &ColumnDescriptor) -> String {
     format!("Column \"{}\" is a generated column.", column.name)
 }
 
@@ -736,29 +683,26 @@ fn is_plain(query: &ast::Query) -> bool {
         && query.locks.is_empty()
 }
 
-pub(super) fn check_count(given: usize, ids: &mut Vec<ColumnId>, explicit: bool) -> SqlResult<()> {
-    if given > ids.len() {
+pub(super) fn check_count(given: usize, targets: &mut Vec<Target<'_>>, explicit: bool) -> SqlResult<()> {
+    if given > targets.len() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns"));
     }
-    if given < ids.len() {
+    if given < targets.len() {
         if explicit {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
                 "INSERT has more target columns than expressions",
             ));
         }
-        ids.truncate(given);
+        targets.truncate(given);
     }
     Ok(())
 }
 
-pub(super) fn target_columns<'t>(
-    table: &'t TableDescriptor,
-    ids: &[ColumnId],
-) -> SqlResult<Vec<&'t ColumnDescriptor>> {
-    ids.iter()
-        .map(|id| table.column(*id).ok_or_else(|| SqlError::internal("a target column is missing")))
-        .collect()
+/// All columns of a table, as targets.
+pub(super) fn all_columns(table: &TableDescriptor) -> Vec<Target<'_>> {
+    let columns = table.columns.iter().filter(|column| !column.hidden);
+    columns.map(|column| Target { column, subscripts: &[] }).collect()
 }
 
 fn refuse_foreign(insert: &ast::Insert) -> SqlResult<()> {

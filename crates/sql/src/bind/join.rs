@@ -3,12 +3,13 @@
 use super::Binder;
 use super::context::{Clause, ExprContext, Virtual};
 use super::from::{FromItem, Laterals};
-use super::names::qualified;
+use super::names::{ident_name, qualified};
 use super::rows::Rows;
-use super::scope::{Scope, ScopeColumn};
+use super::scope::{Relation, Scope, ScopeColumn};
+use crate::parse::markers::JOIN_ALIAS;
 use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanKind};
 use sql_types::{ColumnType, SqlError, SqlResult, SqlState};
-use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
+use sqlparser::ast::{self, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, TableFactor};
 use std::sync::Arc;
 
 impl Binder<'_> {
@@ -152,14 +153,19 @@ impl Binder<'_> {
                 parts.on = Some(predicate);
             }
             JoinConstraint::Using(names) => {
+                let (names, alias) = split_alias(names);
                 let names = names
                     .iter()
                     .map(|name| Ok(qualified(name)?.name.into_owned()))
                     .collect::<SqlResult<Vec<String>>>()?;
                 parts.on = self.bind_using(&names, &mut scope, left_columns, kind)?;
+                if let Some(alias) = alias {
+                    name_merged(&mut scope, names.len(), ident_name(alias).into())?;
+                }
             }
             JoinConstraint::Natural => {
                 let names = common_names(&scope.columns, left_columns);
+                scope.columns.iter().for_each(|column| self.note_match(column, &scope, true));
                 parts.on = self.bind_using(&names, &mut scope, left_columns, kind)?;
             }
         }
@@ -182,6 +188,8 @@ impl Binder<'_> {
             let left = self.using_column(&scope.columns[..left_columns], name, "left")?;
             let right = left_columns + self.using_column(&scope.columns[left_columns..], name, "right")?;
             let (l, r) = (scope.columns[left].clone(), scope.columns[right].clone());
+            self.note_match(&l, scope, false);
+            self.note_match(&r, scope, false);
             tests.push(self.operator("=", Some(l.expr.clone()), r.expr.clone())?);
             let (pair, common) = self.unify(vec![l.expr.clone(), r.expr.clone()], "JOIN/USING")?;
             let mut pair = pair.into_iter();
@@ -229,6 +237,32 @@ impl Binder<'_> {
             )),
         }
     }
+}
+
+/// The columns of USING, and the name that they have together, if there is one.
+fn split_alias(names: &[ObjectName]) -> (&[ObjectName], Option<&Ident>) {
+    if let [columns @ .., last] = names
+        && let [ObjectNamePart::Identifier(marker), ObjectNamePart::Identifier(alias)] = &last.0[..]
+        && marker.value == JOIN_ALIAS
+    {
+        return (columns, Some(alias));
+    }
+    (names, None)
+}
+
+/// Makes the first columns of a scope those of a relation as well.
+fn name_merged(scope: &mut Scope<'_>, count: usize, alias: Arc<str>) -> SqlResult<()> {
+    if scope.relations.iter().any(|relation| relation.name.as_deref() == Some(&*alias)) {
+        let message = format!("table name \"{alias}\" specified more than once");
+        return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+    }
+    let relation = scope.relations.len();
+    scope.relations.push(Relation { name: Some(alias), schema: None, table: None, oid: 0, scalar: false });
+    let named =
+        |column: &ScopeColumn| ScopeColumn { relation: Some(relation), visible: false, ..column.clone() };
+    let merged: Vec<ScopeColumn> = scope.columns.iter().take(count).map(named).collect();
+    scope.columns.extend(merged);
+    Ok(())
 }
 
 /// The right side of a join.

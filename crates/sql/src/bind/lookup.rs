@@ -98,6 +98,21 @@ pub trait CatalogLookup: Sync {
     /// and must not have it mean something else later.
     fn relation_named(&self, _written: Span, _oid: Oid) {}
 
+    /// Told which relation a name stands for in the text that is bound, and whether it has an alias.
+    fn relation_read(&self, _written: Span, _oid: Oid, _aliased: bool) {}
+
+    /// Told that a name in the text that is bound is that of a column of a relation.
+    fn column_named(&self, _written: Span, _relation: Oid, _column: &str) {}
+
+    /// Told that an item of a select list is nothing but the name of a column, which is given here, and has no alias.
+    fn column_selected(&self, _written: Span) {}
+
+    /// Told that whole rows of a relation are read.
+    fn row_read(&self, _relation: Oid) {}
+
+    /// Told that a column of a relation is matched by its name (USING), or any may be (NATURAL) or has got another name.
+    fn columns_matched(&self, _relation: Oid, _column: Option<&str>) {}
+
     /// Told which columns a `*` stands for, as SQL.
     fn star_expanded(&self, _written: Span, _columns: &dyn Fn() -> String) {}
 

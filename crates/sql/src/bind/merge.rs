@@ -5,7 +5,7 @@
 
 use super::context::{Clause, ExprContext};
 use super::from::{FromItem, Laterals};
-use super::insert::{check_count, is_default, target_columns};
+use super::insert::{all_columns, check_count, is_default};
 use super::lookup::RelationRef;
 use super::policy::Access;
 use super::rows::Rows;
@@ -14,7 +14,7 @@ use super::select::{OutputItem, project};
 use super::update::LOCK;
 use super::{Binder, Env};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
-use crate::parse::{MERGE_DEFAULTS, MERGE_NOTHING};
+use crate::parse::markers::{MERGE_DEFAULTS, MERGE_NOTHING};
 use crate::plan::{Expr, JoinKind, MergeAction, MergeClause, Plan, PlanColumn, PlanKind};
 use sql_types::{Datum, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, AssignmentTarget, MergeClauseKind, MergeInsertKind, TableFactor};
@@ -126,20 +126,26 @@ impl Binder<'_> {
         let mut items: Vec<(ColumnId, OutputItem)> = Vec::new();
         let mut given: Vec<ColumnId> = Vec::new();
         if first != MERGE_DEFAULTS {
-            let mut ids: Vec<ColumnId> = Vec::new();
-            for name in &insert.columns {
-                ids.push(self.target_column(name, table, &ids)?.id);
-            }
-            let explicit = !ids.is_empty();
-            if !explicit {
-                ids.extend(table.columns.iter().filter(|column| !column.hidden).map(|column| column.id));
-            }
-            check_count(row.content.len(), &mut ids, explicit)?;
-            for (column, value) in target_columns(table, &ids)?.into_iter().zip(&row.content) {
-                if is_default(value) || self.is_overridden(column) {
+            let explicit = !insert.columns.is_empty();
+            let mut targets = match explicit {
+                true => self.named_targets(&insert.columns, table)?,
+                false => all_columns(table),
+            };
+            check_count(row.content.len(), &mut targets, explicit)?;
+            for (target, value) in targets.into_iter().zip(&row.content) {
+                let column = target.column;
+                if self.is_overridden(column) || (is_default(value) && target.subscripts.is_empty()) {
                     continue;
                 }
-                let expr = self.bind_assigned(value, column, &mut context)?;
+                let mut expr = self.bind_for_target(value, target, &mut context)?;
+                if !target.subscripts.is_empty() {
+                    let before = items.iter().position(|(known, _)| *known == column.id);
+                    let container = match before {
+                        Some(before) => items.swap_remove(before).1.expr,
+                        None => Expr::Const(Datum::Null, column.ty.ty),
+                    };
+                    expr = self.with_element(container, target.subscripts, expr, &mut context)?;
+                }
                 given.push(column.id);
                 items.push((column.id, item(column, expr)));
             }

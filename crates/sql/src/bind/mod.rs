@@ -20,9 +20,10 @@
 //! # What is missing
 //!
 //! Aggregates that belong to an outer query; subqueries in ON CONFLICT and in VALUES of
-//! set-returning kind; `TABLESAMPLE`; `FETCH … WITH TIES`.
+//! set-returning kind; `TABLESAMPLE`.
 
 mod aggregate;
+mod assign;
 mod call;
 mod coerce;
 mod context;
@@ -32,6 +33,7 @@ mod delete;
 mod expr;
 mod from;
 mod group;
+mod hypothetical;
 mod insert;
 mod join;
 mod literal;

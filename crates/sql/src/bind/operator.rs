@@ -4,7 +4,7 @@ use super::Binder;
 use super::call::marked_arguments;
 use super::context::ExprContext;
 use super::expr::{BoundOperand, span_of};
-use crate::parse::LIKE_ALL;
+use crate::parse::markers::LIKE_ALL;
 use crate::plan::Expr;
 use sql_types::cast::{self, CastKind};
 use sql_types::functions::resolve_operator;

@@ -9,10 +9,15 @@ use super::rows::Rows;
 use super::scope::Scope;
 use super::select::{OutputItem, project};
 use super::{Binder, Env};
-use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, SortKey, SubPlan};
+use crate::optimize::fold::fold_expr;
+use crate::parse::markers::WITH_TIES;
+use crate::plan::expr::{FrameBound, FrameExclusion, FrameUnits, WindowFrame, WindowKind};
+use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanColumn, PlanKind, SortKey, SubPlan, WindowCall};
 use sql_types::cast::CastKind;
-use sql_types::{SqlError, SqlResult, SqlState, Type};
+use sql_types::functions;
+use sql_types::{Datum, SqlError, SqlResult, SqlState, Type};
 use sqlparser::ast::{self, LimitClause, OrderByKind, SetExpr};
+use std::sync::Arc;
 
 /// What the surroundings of a query ask of it.
 #[derive(Clone, Copy)]
@@ -119,7 +124,72 @@ impl Binder<'_> {
             };
             keys.push(sort_key(expr, &item.options));
         }
-        Ok(sorted(plan, keys))
+        let plan = sorted(plan, keys.clone());
+        if tail.ties { self.with_ties(plan, keys, tail, env) } else { Ok(plan) }
+    }
+
+    /// `FETCH FIRST n ROWS WITH TIES`: of sorted rows those that have fewer than n before them, beyond the offset.
+    pub(crate) fn with_ties(
+        &self,
+        plan: Plan,
+        keys: Vec<SortKey>,
+        tail: &Tail<'_>,
+        env: Env<'_>,
+    ) -> SqlResult<Plan> {
+        let scope = Scope { parent: env.outer, ..Scope::default() };
+        let mut context = ExprContext::new(&scope, env.ctes, Clause::Limit);
+        let mut bind = |expr, clause| self.bind_count(expr, clause, &mut context);
+        let limit = tail.limit.map(|limit| bind(limit, "LIMIT")).transpose()?;
+        let offset = tail.offset.map(|offset| bind(offset, "OFFSET")).transpose()?;
+        if !context.subplans.is_empty() {
+            return Err(SqlError::unsupported("a subquery as the count of FETCH … WITH TIES"));
+        }
+        let columns = plan.columns.clone();
+        let ranked = self.ranked(plan, keys.clone())?;
+        let rank = Expr::Column(columns.len(), Type::INT8);
+        let mut limit = limit.unwrap_or(Expr::Const(Datum::Null, Type::INT8));
+        fold_expr(&mut limit);
+        let refused = match &limit {
+            Expr::Const(Datum::Null, _) => "row count cannot be null in FETCH FIRST ... WITH TIES clause",
+            Expr::Const(Datum::Int8(..0), _) => "LIMIT must not be negative",
+            _ => "",
+        };
+        if !refused.is_empty() {
+            return Err(SqlError::new(SqlState::INVALID_LIMIT, refused));
+        }
+        let zero = Expr::Const(Datum::Int8(0), Type::INT8);
+        let skipped = Expr::Coalesce(vec![offset.clone().unwrap_or(zero.clone()), zero.clone()], Type::INT8);
+        let behind = self.operator("-", Some(rank), skipped)?;
+        let predicate = Expr::Or(vec![
+            Expr::IsNull(Box::new(limit.clone()), false),
+            Expr::And(vec![
+                self.operator(">", Some(limit.clone()), zero)?,
+                self.operator("<=", Some(behind), limit.clone())?,
+            ]),
+        ]);
+        let with_rank = ranked.columns.clone();
+        let kept = Plan::new(PlanKind::Filter { input: Box::new(ranked), predicate }, with_rank);
+        let exprs = columns.iter().enumerate().map(|(index, column)| Expr::Column(index, column.ty.ty));
+        let exprs = exprs.collect();
+        let kept = Plan::new(PlanKind::Project { input: Box::new(kept), exprs }, columns.clone());
+        let sorted = sorted(kept, keys);
+        Ok(Plan::new(PlanKind::Limit { input: Box::new(sorted), limit: None, offset }, columns))
+    }
+
+    /// Rows with their rank in an order behind them.
+    fn ranked(&self, plan: Plan, order: Vec<SortKey>) -> SqlResult<Plan> {
+        let rank = functions::resolve_window("rank", &[])?;
+        let frame = Arc::new(WindowFrame {
+            units: FrameUnits::Range,
+            start: FrameBound::UnboundedPreceding,
+            end: FrameBound::CurrentRow,
+            exclusion: FrameExclusion::None,
+        });
+        let kind = WindowKind::Function(rank.function, Vec::new());
+        let call = WindowCall { kind, partition: Vec::new(), order, frame, ty: rank.returns };
+        let mut columns = plan.columns.clone();
+        columns.push(PlanColumn::new("rank", rank.returns));
+        Ok(Plan::new(PlanKind::Window { input: Box::new(plan), calls: vec![call] }, columns))
     }
 
     /// The output column an ORDER BY item names by number or by name.
@@ -172,7 +242,8 @@ impl Binder<'_> {
 
     /// LIMIT and OFFSET on top of a plan.
     pub(crate) fn bind_limit(&self, plan: Plan, tail: &Tail<'_>, env: Env<'_>) -> SqlResult<Plan> {
-        if tail.limit.is_none() && tail.offset.is_none() {
+        // With ties, the order has brought the limit with it.
+        if tail.ties || (tail.limit.is_none() && tail.offset.is_none()) {
             return Ok(plan);
         }
         let scope = Scope { parent: env.outer, ..Scope::default() };
@@ -223,6 +294,8 @@ pub(crate) struct Tail<'q> {
     pub limit: Option<&'q ast::Expr>,
     pub offset: Option<&'q ast::Expr>,
     pub locks: &'q [ast::LockClause],
+    /// Whether rows that are equal to the last one in order belong to the result.
+    pub ties: bool,
 }
 
 impl<'q> Tail<'q> {
@@ -240,6 +313,13 @@ impl<'q> Tail<'q> {
             None => {}
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
                 tail.limit = limit.as_ref();
+                if let Some(ast::Expr::Function(call)) = &tail.limit
+                    && let Some(count) = only_argument(call, WITH_TIES)
+                {
+                    tail.limit = Some(count);
+                    tail.ties = true;
+                    tail.check_ties()?;
+                }
                 tail.offset = offset.as_ref().map(|offset| &offset.value);
             }
             Some(_) => {
@@ -248,16 +328,41 @@ impl<'q> Tail<'q> {
             }
         }
         if let Some(fetch) = &query.fetch {
-            if fetch.with_ties || fetch.percent {
-                return Err(SqlError::unsupported("FETCH … WITH TIES"));
+            if fetch.percent {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"PERCENT\""));
             }
+            tail.ties = fetch.with_ties;
+            tail.check_ties()?;
             tail.limit = Some(fetch.quantity.as_ref().unwrap_or(one()));
         }
         Ok(tail)
     }
 
+    fn check_ties(&self) -> SqlResult<()> {
+        let message = if !self.ties {
+            return Ok(());
+        } else if self.order.is_empty() {
+            "WITH TIES cannot be specified without ORDER BY clause"
+        } else if self.locks.iter().any(|lock| lock.nonblock == Some(ast::NonBlock::SkipLocked)) {
+            "SKIP LOCKED and WITH TIES options cannot be used together"
+        } else {
+            return Ok(());
+        };
+        Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+    }
+
     fn is_empty(&self) -> bool {
         self.order.is_empty() && self.limit.is_none() && self.offset.is_none() && self.locks.is_empty()
+    }
+}
+
+/// The argument of a call of a marker that has one.
+fn only_argument<'e>(call: &'e ast::Function, marker: &str) -> Option<&'e ast::Expr> {
+    let [ast::ObjectNamePart::Identifier(name)] = &call.name.0[..] else { return None };
+    let ast::FunctionArguments::List(list) = &call.args else { return None };
+    match &list.args[..] {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr))] if name.value == marker => Some(expr),
+        _ => None,
     }
 }
 

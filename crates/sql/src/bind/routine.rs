@@ -42,7 +42,7 @@ impl<'a> Given<'a> {
                 return Err(SqlError::unsupported("a row of a table as argument of a user's function"));
             };
             if let ast::Expr::Function(function) = expr
-                && marked_arguments(function, parse::VARIADIC).is_some()
+                && marked_arguments(function, parse::markers::VARIADIC).is_some()
             {
                 return Err(SqlError::unsupported("VARIADIC for a user's function"));
             }

@@ -111,7 +111,8 @@ impl Binder<'_> {
         }
         rows.window(windows)?;
         rows.sets(sets)?;
-        let plan = self.finish_select(rows, items, order, distinct_on, select.distinct.as_ref())?;
+        let plan =
+            self.finish_select(rows, items, order, (distinct_on, select.distinct.as_ref()), tail, env)?;
         self.bind_limit(plan, tail, env)
     }
 
@@ -177,6 +178,7 @@ impl Binder<'_> {
         for item in projection {
             match item {
                 SelectItem::UnnamedExpr(expr) => {
+                    self.note_item(expr);
                     items.push(self.bind_item(expr, Arc::from(output_name(expr)), context, options)?);
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
@@ -414,8 +416,9 @@ impl Binder<'_> {
         mut rows: Rows,
         items: Vec<OutputItem>,
         order: Vec<OrderItem>,
-        distinct_on: Vec<Expr>,
-        distinct: Option<&Distinct>,
+        (distinct_on, distinct): (Vec<Expr>, Option<&Distinct>),
+        tail: &Tail<'_>,
+        env: Env<'_>,
     ) -> SqlResult<Plan> {
         let visible = items.len();
         let all_distinct = matches!(distinct, Some(Distinct::Distinct));
@@ -454,12 +457,15 @@ impl Binder<'_> {
         }
         if !keys.is_empty() {
             keys.iter().try_for_each(|key| check_ordering(key.expr.ty()))?;
-            plan = sorted(plan, keys);
+            plan = sorted(plan, keys.clone());
         }
         if !on.is_empty() {
             let columns = plan.columns.clone();
             let on = on.into_iter().map(column).collect();
             plan = Plan::new(PlanKind::Distinct { input: Box::new(plan), on }, columns);
+        }
+        if tail.ties {
+            plan = self.with_ties(plan, keys, tail, env)?;
         }
         if plan.columns.len() > visible {
             let columns: Vec<PlanColumn> = plan.columns[..visible].to_vec();

@@ -9,8 +9,8 @@ use super::lookup::RelationRef;
 use super::names::{QualifiedName, qualified};
 use super::scope::{Scope, ScopeColumn};
 use crate::ddl::tokens::quote_ident;
-use sql_types::SqlResult;
-use sqlparser::ast::ObjectName;
+use sql_types::{Oid, SqlResult};
+use sqlparser::ast::{self, ObjectName, ObjectNamePart, TableAlias};
 use sqlparser::tokenizer::Span;
 
 impl Binder<'_> {
@@ -30,6 +30,62 @@ impl Binder<'_> {
         };
         if self.spells_out() {
             self.context.catalog.relation_named(written.span, oid);
+        }
+    }
+
+    /// A relation that is read under a name in the text.
+    pub(super) fn note_relation(&self, name: &ObjectName, relation: Oid, alias: Option<&TableAlias>) {
+        let ident =
+            |part: Option<&ObjectNamePart>| part.and_then(ObjectNamePart::as_ident).map(|ident| ident.span);
+        let (Some(first), Some(last)) = (ident(name.0.first()), ident(name.0.last())) else { return };
+        if !self.spells_out() {
+            return;
+        }
+        self.context.catalog.relation_read(Span::new(first.start, last.end), relation, alias.is_some());
+        if alias.is_some_and(|alias| !alias.columns.is_empty()) {
+            self.context.catalog.columns_matched(relation, None);
+        }
+    }
+
+    /// A whole row that is read.
+    pub(super) fn note_row(&self, relation: Oid) {
+        if self.spells_out() && relation != 0 {
+            self.context.catalog.row_read(relation);
+        }
+    }
+
+    /// A column that was found by its name in the text.
+    pub(super) fn note_column(&self, column: &ScopeColumn, scope: &Scope<'_>, written: Span) {
+        if let Some(relation) = self.relation_noted(column, scope) {
+            self.context.catalog.column_named(written, relation, &column.name);
+        }
+    }
+
+    /// A column that USING matches, or one of those that NATURAL may.
+    pub(super) fn note_match(&self, column: &ScopeColumn, scope: &Scope<'_>, natural: bool) {
+        if let Some(relation) = self.relation_noted(column, scope) {
+            let column = if natural { None } else { Some(&*column.name) };
+            self.context.catalog.columns_matched(relation, column);
+        }
+    }
+
+    fn relation_noted(&self, column: &ScopeColumn, scope: &Scope<'_>) -> Option<Oid> {
+        if !self.spells_out() {
+            return None;
+        }
+        let relation = scope.relations.get(column.relation?)?;
+        Some(relation.oid).filter(|oid| *oid != 0)
+    }
+
+    /// An item of a select list without an alias.
+    pub(super) fn note_item(&self, item: &ast::Expr) {
+        let written = match item {
+            ast::Expr::Identifier(ident) => Some(ident.span),
+            ast::Expr::CompoundIdentifier(parts) => parts.last().map(|ident| ident.span),
+            _ => None,
+        };
+        if let Some(written) = written.filter(|_| self.spells_out()) {
+            self.context.catalog.column_selected(written);
         }
     }
 

@@ -121,6 +121,7 @@ impl MemoryCatalog {
         s.columns[4].identity = Some('a');
         s.columns[4].sequence = Some(20031);
         s.checks = vec![CheckDescriptor {
+            comment: None,
             oid: 20025,
             name: "s_qty_check".to_string(),
             expr: "qty > 0".to_string(),

@@ -1,5 +1,6 @@
 //! UPDATE.
 
+use super::assign::subscripts;
 use super::context::{Clause, ExprContext};
 use super::from::{FromItem, Laterals};
 use super::policy::Access;
@@ -31,7 +32,9 @@ impl Binder<'_> {
         let reads = update.selection.is_some()
             || update.returning.is_some()
             || !from.is_empty()
-            || !update.assignments.iter().all(|assignment| is_constant(&assignment.value));
+            || !update.assignments.iter().all(|assignment| {
+                is_constant(&assignment.value) && subscripts(&assignment.target).all(is_constant)
+            });
         let access = Access::Update { reads };
         let (table, item) = self.bind_target(&update.table, from, env, "update", access)?;
         let scope = item.scope;

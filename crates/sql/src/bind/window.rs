@@ -3,7 +3,7 @@
 use super::Binder;
 use super::context::{Clause, ExprContext, Virtual};
 use super::names::ident_name;
-use crate::parse::{EXCLUDE_CURRENT_ROW, EXCLUDE_GROUP, EXCLUDE_TIES};
+use crate::parse::markers::{EXCLUDE_CURRENT_ROW, EXCLUDE_GROUP, EXCLUDE_TIES};
 use crate::plan::expr::{FrameBound, FrameExclusion, FrameUnits, WindowFrame, WindowKind};
 use crate::plan::{Expr, SortKey, WindowCall};
 use sql_types::cast::CastKind;

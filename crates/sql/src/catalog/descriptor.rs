@@ -230,6 +230,9 @@ pub struct IndexDescriptor {
     /// INCLUDE: columns named with the index. They take no part in its keys and are not kept in it.
     #[serde(default)]
     pub included: Vec<ColumnId>,
+    /// NULLS NOT DISTINCT: in a unique index NULL is a value like others, that one row may have. Says nothing in others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nulls_not_distinct: bool,
     /// When uniqueness is checked. The keys of a deferrable index need not be unique meanwhile, and lie like
     /// those of an index that is not.
     #[serde(default)]
@@ -240,6 +243,12 @@ pub struct IndexDescriptor {
     /// Whether it is complete.
     #[serde(default, skip_serializing_if = "IndexState::is_public")]
     pub state: IndexState,
+    /// `COMMENT ON`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    /// `COMMENT ON` the constraint that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraint_comment: Option<String>,
 }
 
 impl IndexDescriptor {
@@ -303,6 +312,9 @@ pub struct CheckDescriptor {
     /// Whether all rows satisfy it.
     #[serde(default)]
     pub validity: Validity,
+    /// `COMMENT ON`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
 }
 
 /// A foreign key.
@@ -328,6 +340,9 @@ pub struct ForeignKeyDescriptor {
     /// Whether all rows satisfy it.
     #[serde(default)]
     pub validity: Validity,
+    /// `COMMENT ON`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
 }
 
 impl TableDescriptor {

@@ -30,8 +30,8 @@ pub(crate) mod temporary;
 pub mod user_type;
 
 pub use lookup::DatabaseCatalog;
-pub(crate) use snapshot::Garbage;
 pub use snapshot::{CatalogSnapshot, Relation};
+pub(crate) use snapshot::{Garbage, Reader};
 pub use temporary::OnCommit;
 
 /// OIDs of what every tenant begins with; PostgreSQL's own where it has them.

@@ -171,7 +171,7 @@ impl DdlContext<'_> {
         };
         let id = table.columns[at].id;
         let what = format!("column {name} of table {}", table.name);
-        drop_object::release_views(self, table, cascade, &what)?;
+        drop_object::release_column_readers(self, table, name, cascade, &what)?;
         self.release_column_policies(table, at, cascade, &what)?;
         self.release_column_triggers(table, name, cascade, &what)?;
         let readers: Vec<String> =
@@ -352,7 +352,7 @@ impl DdlContext<'_> {
         if old == new && using.is_none() && table.columns[at].domain == domain {
             return Ok(());
         }
-        self.refuse_views(table, "change the type of a column of")?;
+        self.refuse_column_readers(table, name, "change the type of a column of")?;
         let id = table.columns[at].id;
         if let Some(reader) = generated::readers(table, id).first() {
             let detail = format!("Column \"{name}\" is used by generated column \"{}\".", reader.name);

@@ -10,7 +10,7 @@ use super::statement::{AlterAction, Constraint, ConstraintKind, ObjectKind};
 use super::tokens::{Name, quote_ident};
 use super::validate::mark_unvalidated;
 use crate::catalog::descriptor::{IndexDescriptor, PRIMARY_INDEX, TableDescriptor};
-use crate::catalog::{Relation, oids};
+use crate::catalog::{Reader, Relation, oids};
 use crate::session::locks::mode;
 use sql_types::{Datum, Oid, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
@@ -60,6 +60,13 @@ fn lock_mode(action: &AlterAction) -> u8 {
     }
 }
 
+/// 0A000
+fn is_read(what: &str, view: &Reader) -> SqlError {
+    let kind = view.relation.kind();
+    SqlError::unsupported(format!("to {what} while {kind} \"{}\" reads it", view.name))
+        .with_hint("Drop the view, make the change, and create the view again.")
+}
+
 fn wrong(what: &str) -> SqlError {
     SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("this change is not possible for a {what}"))
 }
@@ -71,19 +78,23 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
             let Some(view) = cx.catalog.views.get(&oid).cloned() else { return Ok(()) };
             cx.check_owner("view", &view.name, view.owner)?;
             let mut view = (*view).clone();
+            let (mut readers, mut what) = (Vec::new(), String::new());
             match action {
                 AlterAction::Rename(to) => {
                     cx.check_free(view.schema, to)?;
-                    cx.refuse_views_of(view.oid, &format!("rename view \"{}\"", view.name))?;
+                    what = format!("rename view \"{}\"", view.name);
+                    readers = cx.with_relation_renamed(oid, &view.name, (view.schema, to), &what)?;
                     view.name = to.clone();
                 }
                 AlterAction::Owner(owner) => view.owner = cx.new_owner(owner)?.oid,
                 AlterAction::SetSchema(schema) => {
-                    cx.refuse_views_of(view.oid, &format!("move view \"{}\"", view.name))?;
+                    what = format!("move view \"{}\"", view.name);
                     view.schema = target_schema(cx, view.schema, schema, &view.name)?;
+                    readers = cx.with_relation_renamed(oid, &view.name, (view.schema, &view.name), &what)?;
                 }
                 AlterAction::RenameColumn { name, to } => {
-                    cx.refuse_views_of(view.oid, &format!("rename a column of view \"{}\"", view.name))?;
+                    what = format!("rename a column of view \"{}\"", view.name);
+                    readers = cx.with_column_renamed(oid, name, to, &what)?;
                     if let Some(column) = view.columns.iter_mut().find(|column| column.0 == *name) {
                         column.0 = to.clone();
                     }
@@ -91,7 +102,8 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
                 AlterAction::Nothing => {}
                 _ => return Err(wrong("view")),
             }
-            cx.put_view(view)
+            cx.put_view(view)?;
+            cx.rewrite_views(readers, &what)
         }
         Relation::Sequence(oid) => {
             let Some(sequence) = cx.catalog.sequences.get(&oid).cloned() else { return Ok(()) };
@@ -134,26 +146,29 @@ fn rename_other(cx: &mut DdlContext<'_>, relation: Relation, action: &AlterActio
             cx.check_owner("materialized view", &table.name, table.owner)?;
             let what = format!("change materialized view \"{}\"", table.name);
             let mut changed = (*table).clone();
+            let mut readers = Vec::new();
             match action {
                 AlterAction::Rename(to) => {
                     cx.check_free(table.schema, to)?;
-                    cx.refuse_views_of(oid, &what)?;
+                    readers = cx.with_relation_renamed(oid, &table.name, (table.schema, to), &what)?;
                     changed.name = to.clone();
                 }
                 AlterAction::RenameColumn { name, to } => {
-                    cx.refuse_views_of(oid, &what)?;
+                    readers = cx.with_column_renamed(oid, name, to, &what)?;
                     let at = column_position(&table, name)?;
                     changed.columns[at].name = to.clone();
                 }
                 AlterAction::SetSchema(schema) => {
-                    cx.refuse_views_of(oid, &what)?;
                     changed.schema = target_schema(cx, table.schema, schema, &table.name)?;
+                    let moved = (changed.schema, table.name.as_str());
+                    readers = cx.with_relation_renamed(oid, &table.name, moved, &what)?;
                 }
                 AlterAction::Owner(owner) => changed.owner = cx.new_owner(owner)?.oid,
                 AlterAction::Nothing => {}
                 _ => return Err(wrong("materialized view")),
             }
-            cx.put_table(changed).map(|_| ())
+            cx.put_table(changed)?;
+            cx.rewrite_views(readers, &what)
         }
         // ALTER VIEW and the like of a table: names and owners only.
         Relation::Table(oid) => {
@@ -219,6 +234,8 @@ impl DdlContext<'_> {
     async fn alter_one(&mut self, oid: Oid, action: &AlterAction) -> SqlResult<()> {
         let table = self.table_by_oid(oid)?;
         let mut changed = (*table).clone();
+        // The views that are to follow, and what they follow.
+        let mut views = (Vec::new(), String::new());
         match action {
             AlterAction::Nothing => return Ok(()),
             AlterAction::ValidateConstraint(name) => return self.validate_constraint(&table, name).await,
@@ -241,7 +258,8 @@ impl DdlContext<'_> {
                     let message = format!("column \"{to}\" of relation \"{}\" already exists", table.name);
                     return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
                 }
-                self.refuse_views(&table, "rename a column of")?;
+                let what = format!("rename a column of table \"{}\"", table.name);
+                views = (self.with_column_renamed(table.oid, name, to, &what)?, what);
                 self.rename_in_policies(&table, &mut changed, at, |text| rename_word(text, name, to))?;
                 changed.columns[at].name = to.clone();
                 for column in &mut changed.columns {
@@ -279,13 +297,17 @@ impl DdlContext<'_> {
             }
             AlterAction::Rename(to) => {
                 self.check_free(table.schema, to)?;
-                self.refuse_views(&table, "rename")?;
+                let what = format!("rename table \"{}\"", table.name);
+                let renamed = (table.schema, to.as_str());
+                views = (self.with_relation_renamed(table.oid, &table.name, renamed, &what)?, what);
                 changed.name = to.clone();
                 self.check_policies(&changed)?;
             }
             AlterAction::SetSchema(schema) => {
-                self.refuse_views(&table, "move")?;
                 changed.schema = target_schema(self, table.schema, schema, &table.name)?;
+                let what = format!("move table \"{}\"", table.name);
+                let moved = (changed.schema, table.name.as_str());
+                views = (self.with_relation_renamed(table.oid, &table.name, moved, &what)?, what);
                 self.check_policies(&changed)?;
                 for column in &table.columns {
                     let sequence = column.sequence.and_then(|oid| self.catalog.sequences.get(&oid)).cloned();
@@ -340,24 +362,28 @@ impl DdlContext<'_> {
             AlterAction::Unsupported(what) => return Err(SqlError::unsupported(what)),
         }
         self.put_table(changed)?;
-        Ok(())
+        let (views, what) = views;
+        self.rewrite_views(views, &what)
     }
 
-    /// Views keep the text of their query, which names what would change.
-    pub(super) fn refuse_views(&self, table: &TableDescriptor, what: &str) -> SqlResult<()> {
-        self.refuse_views_of(table.oid, &format!("{what} table \"{}\"", table.name))
+    /// Refuses a change of a column that views read.
+    pub(super) fn refuse_column_readers(
+        &self,
+        table: &TableDescriptor,
+        column: &str,
+        what: &str,
+    ) -> SqlResult<()> {
+        let what = format!("{what} table \"{}\"", table.name);
+        self.refuse_policies_of(table.oid, &what)?;
+        self.readers_of_column(table.oid, column)?.first().map_or(Ok(()), |view| Err(is_read(&what, view)))
     }
 
-    /// The same of any relation; `what` says what is to be done, with its name.
+    /// Views keep the text of their query, which names what would change; `what` says what is to be done, with its name.
     pub(super) fn refuse_views_of(&self, relation: Oid, what: &str) -> SqlResult<()> {
         self.refuse_policies_of(relation, what)?;
         match self.catalog.readers(relation).first() {
             None => Ok(()),
-            Some(view) => {
-                let kind = view.relation.kind();
-                Err(SqlError::unsupported(format!("to {what} while {kind} \"{}\" reads it", view.name))
-                    .with_hint("Drop the view, make the change, and create the view again."))
-            }
+            Some(view) => Err(is_read(what, view)),
         }
     }
 
@@ -376,6 +402,7 @@ impl DdlContext<'_> {
             }
             ConstraintKind::Unique(columns) => {
                 let mut index = self.constraint_index(table, name, columns, false).await?;
+                index.nulls_not_distinct = constraint.nulls_not_distinct;
                 index.included = included_columns(table, &constraint.included)?;
                 let id = index.id;
                 // The rows there are must be unique in any case, and are written as those of other indexes are.

@@ -5,7 +5,7 @@ use super::constraint::column_position;
 use super::statement::ObjectKind;
 use super::tokens::Name;
 use crate::catalog::Relation;
-use sql_types::{SqlError, SqlResult, SqlState};
+use sql_types::{Oid, SqlError, SqlResult, SqlState};
 
 /// COMMENT ON
 pub(super) fn comment(
@@ -52,11 +52,49 @@ pub(super) fn comment(
         }
         ObjectKind::Type | ObjectKind::Domain => super::user_type::comment(cx, name, text),
         ObjectKind::Extension => Ok(()),
-        ObjectKind::Index | ObjectKind::Constraint => {
-            Err(SqlError::unsupported("a comment on an index or constraint"))
-        }
+        ObjectKind::Index => match cx.find(name) {
+            Some(Relation::Index(oid, table, _)) => comment_index(cx, oid, table, text),
+            Some(_) => {
+                let message = format!("\"{}\" is not an index", name.name);
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
+            }
+            None => Err(cx.undefined("relation", name)),
+        },
+        ObjectKind::Constraint => comment_constraint(cx, name, of.unwrap_or_default(), text),
         ObjectKind::Other(what) => Err(SqlError::unsupported(format!("a comment on a {what}"))),
     }
+}
+
+fn comment_index(cx: &mut DdlContext<'_>, index: Oid, table: Oid, text: Option<String>) -> SqlResult<()> {
+    let table = cx.table_by_oid(table)?;
+    cx.check_owner("index", &table.name, table.owner)?;
+    let mut changed = (*table).clone();
+    if let Some(index) = changed.indexes.iter_mut().find(|known| known.oid == index) {
+        index.comment = text;
+    }
+    cx.put_table(changed).map(|_| ())
+}
+
+fn comment_constraint(
+    cx: &mut DdlContext<'_>,
+    table: &Name,
+    constraint: &str,
+    text: Option<String>,
+) -> SqlResult<()> {
+    let Some(Relation::Table(oid)) = cx.find(table) else { return Err(cx.undefined("relation", table)) };
+    let table = cx.table_by_oid(oid)?;
+    cx.check_owner("table", &table.name, table.owner)?;
+    let mut changed = (*table).clone();
+    let indexes = changed.indexes.iter_mut().filter(|index| index.constraint);
+    let indexes = indexes.map(|index| (&index.name, &mut index.constraint_comment));
+    let checks = changed.checks.iter_mut().map(|check| (&check.name, &mut check.comment));
+    let keys = changed.foreign_keys.iter_mut().map(|key| (&key.name, &mut key.comment));
+    let Some((_, comment)) = indexes.chain(checks).chain(keys).find(|(name, _)| *name == constraint) else {
+        let message = format!("constraint \"{constraint}\" for table \"{}\" does not exist", table.name);
+        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+    };
+    *comment = text;
+    cx.put_table(changed).map(|_| ())
 }
 
 fn comment_relation(
@@ -96,6 +134,6 @@ fn comment_relation(
             changed.comment = text;
             cx.put_sequence(changed)
         }
-        Relation::Index(..) => Err(SqlError::unsupported("a comment on an index")),
+        Relation::Index(oid, table, _) => comment_index(cx, oid, table, text),
     }
 }

@@ -154,7 +154,7 @@ impl DdlContext<'_> {
         bind::bind_check(expr, &Arc::new(table.clone()), &view.bind_context(&eval, &[]))?;
         let oid = self.new_oid().await?;
         let validity = Validity::Valid;
-        table.checks.push(CheckDescriptor { oid, name, expr: expr.to_string(), validity });
+        table.checks.push(CheckDescriptor { oid, name, expr: expr.to_string(), validity, comment: None });
         Ok(())
     }
 
@@ -244,6 +244,7 @@ impl DdlContext<'_> {
         }
         let oid = self.new_oid().await?;
         table.foreign_keys.push(ForeignKeyDescriptor {
+            comment: None,
             oid,
             name,
             columns: positions.iter().map(|at| table.columns[*at].id).collect(),

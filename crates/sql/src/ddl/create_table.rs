@@ -227,6 +227,7 @@ impl DdlContext<'_> {
                 let primary = index.id == PRIMARY_INDEX;
                 let mut copied = self.constraint_index(table, None, &names, primary).await?;
                 copied.timing = index.timing;
+                copied.nulls_not_distinct = index.nulls_not_distinct;
                 if primary {
                     table.indexes.insert(0, copied)
                 } else {
@@ -357,6 +358,7 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, definition: &CreateTable) ->
             ConstraintKind::Unique(columns) => {
                 let mut index = cx.constraint_index(&table, constraint_name, columns, false).await?;
                 index.timing = constraint.timing;
+                index.nulls_not_distinct = constraint.nulls_not_distinct;
                 index.included = included_columns(&table, &constraint.included)?;
                 let same = |known: &IndexDescriptor| known.columns == index.columns && known.constraint;
                 if !table.indexes.iter().any(same) {

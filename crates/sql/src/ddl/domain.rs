@@ -111,7 +111,13 @@ impl DdlContext<'_> {
         let view = self.working_view()?;
         let eval = view.eval(self.times);
         bind::bind_domain_check(&expr, base, &view.bind_context(&eval, &[]))?;
-        Ok(CheckDescriptor { oid: self.new_oid().await?, name, expr, validity: Default::default() })
+        Ok(CheckDescriptor {
+            oid: self.new_oid().await?,
+            name,
+            expr,
+            validity: Default::default(),
+            comment: None,
+        })
     }
 
     /// A default as it is stored, after checking that it can be computed.

@@ -5,9 +5,9 @@ use super::index;
 use super::statement::ObjectKind;
 use super::tokens::Name;
 use super::user_type;
-use crate::catalog::Relation;
 use crate::catalog::descriptor::{IndexDescriptor, TableDescriptor};
 use crate::catalog::oids;
+use crate::catalog::{Reader, Relation};
 use crate::session::locks::mode;
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 
@@ -200,14 +200,17 @@ pub(super) fn dependents(what: &str, detail: String) -> SqlError {
         .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
-/// Drops the views that read a table (`cascade`), or refuses.
-pub(super) fn release_views(
+/// Drops the views that read a column of a table (`cascade`), or refuses.
+pub(super) fn release_column_readers(
     cx: &mut DdlContext<'_>,
     table: &TableDescriptor,
+    column: &str,
     cascade: bool,
     what: &str,
 ) -> SqlResult<()> {
-    release_readers(cx, table.oid, cascade, what, &[])
+    cx.release_policies(table.oid, cascade, what, &[])?;
+    let readers = cx.readers_of_column(table.oid, column)?;
+    release_each(cx, readers, cascade, what, &[])
 }
 
 /// Drops the views that read a relation or name a type (`cascade`), or refuses.
@@ -219,7 +222,18 @@ pub(super) fn release_readers(
     together: &[Oid],
 ) -> SqlResult<()> {
     cx.release_policies(oid, cascade, what, together)?;
-    for reader in cx.catalog.readers(oid) {
+    let readers = cx.catalog.readers(oid);
+    release_each(cx, readers, cascade, what, together)
+}
+
+fn release_each(
+    cx: &mut DdlContext<'_>,
+    readers: Vec<Reader>,
+    cascade: bool,
+    what: &str,
+    together: &[Oid],
+) -> SqlResult<()> {
+    for reader in readers {
         let (reading, named) = (reader.relation.oid(), format!("{} {}", reader.relation.kind(), reader.name));
         if !cascade && !together.contains(&reading) {
             return Err(dependents(what, format!("{named} depends on {what}")));

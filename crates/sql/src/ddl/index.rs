@@ -240,6 +240,7 @@ pub(super) async fn create(cx: &mut DdlContext<'_>, index: &CreateIndex) -> SqlR
         expressions: keys.expressions,
         predicate,
         included,
+        nulls_not_distinct: index.nulls_not_distinct,
         ..IndexDescriptor::default()
     };
     if index.inverted {

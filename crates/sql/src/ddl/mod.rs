@@ -48,6 +48,7 @@ mod parse_table;
 mod parse_type;
 pub(crate) mod placement;
 mod policy;
+mod renamed;
 mod rewrite;
 mod role;
 mod routine;

@@ -210,6 +210,7 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
         }
         let name = if c.take("constraint") { Some(c.ident()?) } else { None };
         let key = || vec![(column.name.clone(), false)];
+        let mut nulls_not_distinct = false;
         let nullable = if c.take("not null") { Some(false) } else { c.take("null").then_some(true) };
         let kind = if nullable.is_some() {
             if column.nullable.is_some() && column.nullable != nullable {
@@ -230,7 +231,7 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
             index_parameters(c)?;
             Some(ConstraintKind::Primary(key()))
         } else if c.take("unique") {
-            no_nulls_distinct(c)?;
+            nulls_not_distinct = nulls_distinction(c);
             index_parameters(c)?;
             Some(ConstraintKind::Unique(key()))
         } else if c.take("check") {
@@ -249,7 +250,14 @@ pub(super) fn column(c: &mut Cursor) -> SqlResult<(ColumnDef, Vec<Constraint>)> 
         };
         if let Some(kind) = kind {
             let timing = timing(c, Some(&kind).filter(|kind| !matches!(kind, ConstraintKind::Check(_))))?;
-            constraints.push(Constraint { name, kind, not_valid: false, timing, included: Vec::new() });
+            constraints.push(Constraint {
+                name,
+                kind,
+                not_valid: false,
+                timing,
+                included: Vec::new(),
+                nulls_not_distinct,
+            });
         } else {
             timing(c, None)?;
         }
@@ -291,12 +299,13 @@ fn identity_options(c: &mut Cursor) -> SqlResult<SequenceOptions> {
     Ok(options)
 }
 
-fn no_nulls_distinct(c: &mut Cursor) -> SqlResult<()> {
-    if c.take("nulls not distinct") {
-        return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
+/// `NULLS NOT DISTINCT` is true, `NULLS DISTINCT` and nothing are false.
+fn nulls_distinction(c: &mut Cursor) -> bool {
+    let not_distinct = c.take("nulls not distinct");
+    if !not_distinct {
+        c.take("nulls distinct");
     }
-    c.take("nulls distinct");
-    Ok(())
+    not_distinct
 }
 
 /// `INCLUDE (…)`, `WITH (…)`, `USING INDEX TABLESPACE`: the columns included.
@@ -398,6 +407,7 @@ fn key_columns(c: &mut Cursor) -> SqlResult<Vec<(String, bool)>> {
 fn table_constraint(c: &mut Cursor) -> SqlResult<Option<Constraint>> {
     let start = c.position();
     let name = if c.take("constraint") { Some(c.ident()?) } else { None };
+    let mut nulls_not_distinct = false;
     let kind = if c.take("primary key") {
         if c.take("using index") {
             ConstraintKind::UsingIndex(c.ident()?, true)
@@ -408,7 +418,7 @@ fn table_constraint(c: &mut Cursor) -> SqlResult<Option<Constraint>> {
         c.rewind(start);
         return Ok(None);
     } else if c.take("unique") {
-        no_nulls_distinct(c)?;
+        nulls_not_distinct = nulls_distinction(c);
         if c.take("using index") {
             ConstraintKind::UsingIndex(c.ident()?, false)
         } else {
@@ -433,7 +443,7 @@ fn table_constraint(c: &mut Cursor) -> SqlResult<Option<Constraint>> {
     let not_valid = c.take("not valid");
     let timing = timing(c, Some(&kind))?;
     let not_valid = not_valid || c.take("not valid");
-    Ok(Some(Constraint { name, kind, not_valid, timing, included }))
+    Ok(Some(Constraint { name, kind, not_valid, timing, included, nulls_not_distinct }))
 }
 
 fn unique_follows(c: &mut Cursor) -> bool {
@@ -478,10 +488,7 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
     }
     c.expect_token(&Token::RParen)?;
     let included = if c.take("include") { c.ident_list()? } else { Vec::new() };
-    if c.take("nulls not distinct") {
-        return Ok(Ddl::Unsupported("NULLS NOT DISTINCT".into()));
-    }
-    c.take("nulls distinct");
+    let nulls_not_distinct = nulls_distinction(c);
     storage_options(c)?;
     let predicate = if c.take("where") { Some(c.expr()?) } else { None };
     Ok(Ddl::CreateIndex(CreateIndex {
@@ -493,6 +500,7 @@ pub(super) fn create_index(c: &mut Cursor, unique: bool) -> SqlResult<Ddl> {
         inverted,
         columns,
         included,
+        nulls_not_distinct,
         predicate,
     }))
 }

@@ -43,6 +43,8 @@ pub(crate) struct Constraint {
     pub timing: Timing,
     /// INCLUDE of a PRIMARY KEY or UNIQUE constraint.
     pub included: Vec<String>,
+    /// NULLS NOT DISTINCT of a UNIQUE constraint.
+    pub nulls_not_distinct: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -100,6 +102,7 @@ pub(crate) struct CreateIndex {
     pub inverted: bool,
     pub columns: Vec<IndexPart>,
     pub included: Vec<String>,
+    pub nulls_not_distinct: bool,
     /// WHERE
     pub predicate: Option<String>,
 }

@@ -335,6 +335,11 @@ impl Cursor {
     pub(crate) fn data_type(&mut self) -> SqlResult<DataType> {
         let (ty, _) = self.with_parser(|parser| parser.parse_data_type())?;
         let array = self.take("array");
+        if array && self.take_token(&Token::LBracket) {
+            // The size says nothing.
+            self.advance();
+            self.expect_token(&Token::RBracket)?;
+        }
         Ok(if array { DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(ty), None)) } else { ty })
     }
 

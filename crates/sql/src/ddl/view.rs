@@ -1,7 +1,7 @@
 //! CREATE VIEW.
 
 use super::DdlContext;
-use super::tokens::Name;
+use super::tokens::{Name, quote_ident};
 use crate::bind::{self, BindContext, CatalogLookup, RelationRef};
 use crate::catalog::descriptor::ViewDescriptor;
 use crate::catalog::routine::RoutineDescriptor;
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use sql_types::{ColumnType, Oid, SqlError, SqlResult, SqlState, Type};
 use sqlparser::tokenizer::Span;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A catalog that notes which relations are asked for, and what the text of a query stands for.
 pub(super) struct Noting<'a> {
@@ -21,11 +22,65 @@ pub(super) struct Noting<'a> {
     found: Mutex<Vec<Oid>>,
     /// Parts of the text and what to write in their place.
     spelled: Mutex<Vec<(Span, String)>>,
+    renamed: Option<Renamed>,
+}
+
+/// What got another name, and where the text that is bound depends on it.
+pub(super) struct Renamed {
+    relation: Oid,
+    /// The column; `None` if it is the relation itself.
+    column: Option<String>,
+    /// What its name was.
+    from: String,
+    /// What is to be written for it.
+    to: String,
+    /// Items of select lists that are nothing but a column.
+    selected: Mutex<Vec<Span>>,
+    /// Whether columns are matched in ways that a renamed one would change.
+    matched: AtomicBool,
+    /// Whether whole rows of the relation are read.
+    with_row: AtomicBool,
+}
+
+impl Renamed {
+    /// A column, with its new name as SQL.
+    pub(super) fn column(relation: Oid, from: &str, to: String) -> Renamed {
+        Renamed { column: Some(from.to_string()), ..Renamed::relation(relation, from, to) }
+    }
+
+    /// A relation, with its new schema and name as SQL.
+    pub(super) fn relation(relation: Oid, from: &str, to: String) -> Renamed {
+        let (matched, with_row) = (AtomicBool::new(false), AtomicBool::new(false));
+        let selected = Mutex::default();
+        Renamed { relation, column: None, from: from.to_string(), to, selected, matched, with_row }
+    }
 }
 
 impl<'a> Noting<'a> {
     pub(super) fn new(view: &'a SessionView) -> Self {
-        Noting { view, catalog: &view.catalog, found: Mutex::default(), spelled: Mutex::default() }
+        let (found, spelled) = (Mutex::default(), Mutex::default());
+        Noting { view, catalog: &view.catalog, found, spelled, renamed: None }
+    }
+
+    /// One that writes a new name in the place of an old one.
+    pub(super) fn renaming(view: &'a SessionView, renamed: Renamed) -> Self {
+        Noting { renamed: Some(renamed), ..Noting::new(view) }
+    }
+
+    /// Whether columns are matched in ways that a renamed one would change.
+    pub(super) fn is_matched(&self) -> bool {
+        self.renamed.as_ref().is_some_and(|renamed| renamed.matched.load(Ordering::Relaxed))
+    }
+
+    /// Whether the column is read, by its name or with its row.
+    pub(super) fn is_used(&self) -> bool {
+        let with_row = self.renamed.as_ref().is_some_and(|renamed| renamed.with_row.load(Ordering::Relaxed));
+        with_row || self.is_matched() || !self.spelled.lock().is_empty()
+    }
+
+    /// What is renamed of a relation.
+    fn renamed_of(&self, relation: Oid) -> Option<&Renamed> {
+        self.renamed.as_ref().filter(|renamed| renamed.relation == relation)
     }
 
     /// OIDs of the relations and types that were asked for.
@@ -119,13 +174,59 @@ impl CatalogLookup for Noting<'_> {
         self.catalog.schema_name(oid)
     }
 
+    fn relation_read(&self, written: Span, oid: Oid, aliased: bool) {
+        if let Some(renamed) = self.renamed_of(oid).filter(|renamed| renamed.column.is_none()) {
+            let alias = if aliased { String::new() } else { format!(" AS {}", quote_ident(&renamed.from)) };
+            self.spell(written, format!("{}{alias}", renamed.to));
+        }
+    }
+
+    fn column_named(&self, written: Span, relation: Oid, column: &str) {
+        if let Some(renamed) = self.renamed_of(relation)
+            && renamed.column.as_deref() == Some(column)
+        {
+            let selected = renamed.selected.lock().iter().any(|item| item.start == written.start);
+            let alias = if selected { format!(" AS {}", quote_ident(column)) } else { String::new() };
+            self.spell(written, format!("{}{alias}", renamed.to));
+        }
+    }
+
+    fn column_selected(&self, written: Span) {
+        if let Some(renamed) = &self.renamed {
+            renamed.selected.lock().push(written);
+        }
+    }
+
+    fn row_read(&self, relation: Oid) {
+        if let Some(renamed) = self.renamed_of(relation) {
+            renamed.with_row.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn columns_matched(&self, relation: Oid, column: Option<&str>) {
+        if let Some(renamed) = self.renamed_of(relation)
+            && let Some(from) = &renamed.column
+            && column.is_none_or(|column| column == from)
+        {
+            renamed.matched.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn relation_named(&self, written: Span, oid: Oid) {
+        if self.renamed.is_some() {
+            return;
+        }
         if let Some((schema, name, _)) = self.view.relation_parts(oid) {
             self.spell(written, self.view.qualified_text(schema, &name));
         }
     }
 
     fn star_expanded(&self, written: Span, columns: &dyn Fn() -> String) {
+        if let Some(renamed) = &self.renamed {
+            // Only in what an older version wrote.
+            renamed.matched.store(renamed.column.is_some(), Ordering::Relaxed);
+            return;
+        }
         self.spell(written, columns());
     }
 }

@@ -286,6 +286,11 @@ pub fn value<'a>(expr: &'a Expr, row: &'a [Datum], env: &EvalEnv<'a>) -> SqlResu
             let array = value(array, row, env)?;
             subscript::subscript(&array, ranges, *ty, row, env).map(Value::Owned)
         }
+        Expr::SubscriptAssign(container, ranges, new, ty) => {
+            let container = value(container, row, env)?.into_owned();
+            let new = value(new, row, env)?.into_owned();
+            subscript::assign(container, ranges, new, *ty, row, env).map(Value::Owned)
+        }
     }
 }
 

@@ -1,10 +1,95 @@
-//! `array[…]`: elements and slices.
+//! `array[…]`: elements and slices, read and assigned.
 
 use super::eval::{EvalEnv, eval};
 use crate::plan::Expr;
 use crate::plan::expr::SubscriptRange;
-use sql_types::{ArrayValue, Datum, SqlError, SqlResult, Type};
+use sql_types::assignment::{self, Step};
+use sql_types::{ArrayValue, Datum, SqlError, SqlResult, SqlState, Type};
 use std::sync::Arc;
+
+/// A value after an assignment to an element or a slice of it.
+///
+/// # Errors
+/// 22004 for a subscript that is NULL, and those of [`assignment`].
+pub fn assign(
+    container: Datum,
+    ranges: &[SubscriptRange],
+    value: Datum,
+    ty: Type,
+    row: &[Datum],
+    env: &EvalEnv<'_>,
+) -> SqlResult<Datum> {
+    if ty == Type::JSONB {
+        return assign_json(container, ranges, value, row, env);
+    }
+    let array = match container {
+        Datum::Array(array) => Arc::unwrap_or_clone(array),
+        Datum::Null => ArrayValue::one_dimension(ty.element().unwrap_or(Type::UNKNOWN), Vec::new()),
+        _ => return Err(SqlError::internal("an element is assigned of something that is not an array")),
+    };
+    let given = |expr: &Expr| {
+        let subscript = integer(expr, row, env)?.ok_or_else(|| null_subscript("array"))?;
+        i32::try_from(subscript).map_err(|_| SqlError::new(SqlState::OUT_OF_RANGE, "integer out of range"))
+    };
+    if ranges.iter().all(|range| matches!(range, SubscriptRange::Index(_))) {
+        let index = |range: &SubscriptRange| match range {
+            SubscriptRange::Index(expr) => given(expr),
+            SubscriptRange::Slice(..) => Err(SqlError::internal("a slice among subscripts")),
+        };
+        let subscripts = ranges.iter().map(index).collect::<SqlResult<Vec<_>>>()?;
+        return Ok(Datum::Array(Arc::new(assignment::element(array, &subscripts, value)?)));
+    }
+    let mut slices = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        slices.push(match range {
+            SubscriptRange::Index(expr) => (Some(1), Some(given(expr)?)),
+            SubscriptRange::Slice(from, to) => {
+                (from.as_ref().map(given).transpose()?, to.as_ref().map(given).transpose()?)
+            }
+        });
+    }
+    match value {
+        Datum::Array(values) => Ok(Datum::Array(Arc::new(assignment::slice(array, &slices, &values)?))),
+        // NULL changes nothing.
+        _ => Ok(Datum::Array(Arc::new(array))),
+    }
+}
+
+fn assign_json(
+    container: Datum,
+    ranges: &[SubscriptRange],
+    value: Datum,
+    row: &[Datum],
+    env: &EvalEnv<'_>,
+) -> SqlResult<Datum> {
+    let old = match container {
+        Datum::Jsonb(old) => Some(Arc::unwrap_or_clone(old)),
+        Datum::Null => None,
+        _ => return Err(SqlError::internal("a key is assigned of something that is not jsonb")),
+    };
+    let new = match value {
+        Datum::Jsonb(new) => Arc::unwrap_or_clone(new),
+        _ => serde_json::Value::Null,
+    };
+    let step = |range: &SubscriptRange| {
+        let SubscriptRange::Index(expr) = range else {
+            return Err(SqlError::internal("a slice of jsonb"));
+        };
+        match eval(expr, row, env)? {
+            Datum::Int4(index) => Ok(Step::Index(index)),
+            Datum::Text(key) => Ok(Step::Key(key.to_string())),
+            Datum::Null => Err(null_subscript("jsonb")),
+            _ => Err(SqlError::internal("a subscript of jsonb is neither an integer nor text")),
+        }
+    };
+    let path = ranges.iter().map(step).collect::<SqlResult<Vec<_>>>()?;
+    Ok(Datum::Jsonb(Arc::new(assignment::json(old, &path, new)?)))
+}
+
+fn null_subscript(of: &str) -> SqlError {
+    let message = format!("{of} subscript in assignment must not be null");
+    SqlError::new(SqlState::NULL_NOT_ALLOWED, message)
+}
 
 /// One end of a slice; `None` is open, NULL makes the whole result NULL.
 type Ends = (Option<i64>, Option<i64>);

@@ -85,20 +85,20 @@ fn write_expr(expr: &Expr, names: Names<'_>, out: &mut String) {
             let domain = checks.first().and_then(|check| check.domain.as_ref());
             write!(out, "({})::{}", sub(inner), domain.map_or("domain", |rule| &*rule.domain))
         }
-        Expr::Subscript(array, subscripts, _) => {
-            let _ = write!(out, "{}", sub(array));
-            for subscript in subscripts {
-                let _ = match subscript {
-                    SubscriptRange::Index(index) => write!(out, "[{}]", sub(index)),
-                    SubscriptRange::Slice(from, to) => {
-                        let end = |bound: &Option<Expr>| bound.as_ref().map(sub).unwrap_or_default();
-                        write!(out, "[{}:{}]", end(from), end(to))
-                    }
-                };
-            }
-            Ok(())
+        Expr::Subscript(array, ranges, _) => write!(out, "{}{}", sub(array), subscripts(ranges, names)),
+        Expr::SubscriptAssign(container, ranges, value, _) => {
+            write!(out, "{}{} = {}", sub(container), subscripts(ranges, names), sub(value))
         }
     };
+}
+
+fn subscripts(ranges: &[SubscriptRange], names: Names<'_>) -> String {
+    let end = |bound: &Option<Expr>| bound.as_ref().map(|bound| expr_text(bound, names)).unwrap_or_default();
+    let text = |range: &SubscriptRange| match range {
+        SubscriptRange::Index(index) => format!("[{}]", expr_text(index, names)),
+        SubscriptRange::Slice(from, to) => format!("[{}:{}]", end(from), end(to)),
+    };
+    ranges.iter().map(text).collect()
 }
 
 fn not(negated: bool) -> &'static str {

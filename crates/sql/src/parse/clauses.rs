@@ -1,19 +1,12 @@
 //! Rewrites of clauses that `sqlparser` does not know.
 
+use super::markers::{
+    EXCLUDE_CURRENT_ROW, EXCLUDE_GROUP, EXCLUDE_TIES, GROUP_DISTINCT, JOIN_ALIAS, LIKE_ALL, ONE_ROW,
+    WITH_TIES,
+};
 use super::rewrite::{quoted, replace, word_at};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
-
-/// The ORDER BY item of a window that `EXCLUDE CURRENT ROW` becomes.
-pub(crate) const EXCLUDE_CURRENT_ROW: &str = "exclude current row";
-/// The ORDER BY item of a window that `EXCLUDE GROUP` becomes.
-pub(crate) const EXCLUDE_GROUP: &str = "exclude group";
-/// The ORDER BY item of a window that `EXCLUDE TIES` becomes.
-pub(crate) const EXCLUDE_TIES: &str = "exclude ties";
-/// The first item of a `GROUP BY DISTINCT`.
-pub(crate) const GROUP_DISTINCT: &str = "group by distinct";
-/// The function that `LIKE ALL (array)` puts around the array.
-pub(crate) const LIKE_ALL: &str = "like all";
 
 /// Rewrites a clause that starts at an unquoted word; returns how many tokens to go on, or nothing if there is none.
 pub(super) fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Option<usize> {
@@ -27,7 +20,18 @@ pub(super) fn rewrite_at(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Optio
             replace(tokens, index..index + 1, &[keyword("IS"), keyword("NOT"), keyword("NULL")]);
             Some(3)
         }
-        Keyword::USING => ordering(tokens, index),
+        Keyword::USING => ordering(tokens, index).or_else(|| join_alias(tokens, index + 1)),
+        Keyword::ARRAY if index > 0 && names_type(tokens, index - 1) => {
+            array_type(tokens, index);
+            Some(0)
+        }
+        Keyword::ARRAY if is(tokens, index + 1, &Token::LParen) && word_at(tokens, index + 2, "values") => {
+            array_of_values(tokens, index + 2)
+        }
+        Keyword::INTERVAL => interval(tokens, index),
+        Keyword::FETCH if one_of(tokens, index + 1, &["first", "next"]) => fetch(tokens, index),
+        Keyword::TRIM if is(tokens, index + 1, &Token::LParen) => trimmed_blanks(tokens, index + 2),
+        Keyword::SUBSTRING if is(tokens, index + 1, &Token::LParen) => similar(tokens, index + 1),
         Keyword::BY if index > 0 && word_at(tokens, index - 1, "group") => group_by(tokens, index + 1),
         Keyword::EXCLUDE => exclusion(tokens, index),
         Keyword::TABLE if begins_query(tokens, index) => {
@@ -82,7 +86,7 @@ fn ordering(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Option<usize> {
     Some(1)
 }
 
-/// `GROUP BY DISTINCT a` becomes `GROUP BY "group by distinct", a`; ALL is what is meant anyway.
+/// `GROUP BY DISTINCT a` becomes `GROUP BY marker, a`; ALL is what is meant anyway.
 fn group_by(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Option<usize> {
     if word_at(tokens, index, "distinct") {
         replace(tokens, index..index + 1, &[quoted(GROUP_DISTINCT), Token::Comma]);
@@ -94,7 +98,7 @@ fn group_by(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Option<usize> {
     Some(1)
 }
 
-/// `… ROWS frame EXCLUDE TIES` becomes `… ORDER BY …, "exclude ties" ROWS frame`.
+/// `… ROWS frame EXCLUDE TIES` becomes `… ORDER BY …, marker ROWS frame`.
 fn exclusion(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Option<usize> {
     let (count, marker) = if word_at(tokens, index + 1, "current") && word_at(tokens, index + 2, "row") {
         (3, Some(EXCLUDE_CURRENT_ROW))
@@ -183,12 +187,12 @@ fn nothing(tokens: &mut Vec<TokenWithSpan>, index: usize) {
         one,
         Token::RParen,
         Token::RParen,
-        quoted("one row"),
+        quoted(ONE_ROW),
     ];
     tokens.splice(index..index, from.map(|token| TokenWithSpan { token, span }));
 }
 
-/// `LIKE ALL (array)` becomes `LIKE ANY ("like all"((array)))`.
+/// `LIKE ALL (array)` becomes `LIKE ANY (marker((array)))`.
 fn like_all(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Option<usize> {
     let end = closing(tokens, index + 1)?;
     let span = tokens.get(index)?.span;
@@ -196,6 +200,174 @@ fn like_all(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Option<usize> {
     let close = || TokenWithSpan { token: Token::RParen, span };
     tokens.splice(end..end, [close(), close()]);
     replace(tokens, index..index + 1, &[keyword("ANY"), Token::LParen, quoted(LIKE_ALL), Token::LParen]);
+    Some(1)
+}
+
+/// `JOIN … USING (a, b) AS name` becomes `JOIN … USING (a, b, marker.name)`.
+fn join_alias(tokens: &mut Vec<TokenWithSpan>, open: usize) -> Option<usize> {
+    let end = if is(tokens, open, &Token::LParen) { closing(tokens, open)? } else { return None };
+    let is_name = |index: usize| matches!(tokens.get(index).map(|token| &token.token), Some(Token::Word(_)));
+    let columns = (open + 1..end).all(|index| match (index - open) % 2 {
+        1 => is_name(index),
+        _ => is(tokens, index, &Token::Comma),
+    });
+    let joined = tokens.get(..open)?.iter().rev().take(512).any(|token| super::is_word(&token.token, "join"));
+    if !columns || !joined || !word_at(tokens, end + 1, "as") || !is_name(end + 2) {
+        return None;
+    }
+    let name = tokens.get(end + 2)?.token.clone();
+    tokens.drain(end + 1..end + 3);
+    let span = tokens.get(end)?.span;
+    let added = [Token::Comma, quoted(JOIN_ALIAS), Token::Period, name];
+    tokens.splice(end..end, added.map(|token| TokenWithSpan { token, span }));
+    Some(1)
+}
+
+/// Whether a token may end the name of a type, and nothing else that ARRAY can follow.
+fn names_type(tokens: &[TokenWithSpan], index: usize) -> bool {
+    const TYPES: [&str; 27] = [
+        "bigint",
+        "bool",
+        "boolean",
+        "bytea",
+        "char",
+        "character",
+        "date",
+        "decimal",
+        "float",
+        "float4",
+        "float8",
+        "int",
+        "int2",
+        "int4",
+        "int8",
+        "integer",
+        "interval",
+        "json",
+        "jsonb",
+        "numeric",
+        "precision",
+        "real",
+        "smallint",
+        "text",
+        "time",
+        "timestamp",
+        "varchar",
+    ];
+    match tokens.get(index).map(|token| &token.token) {
+        Some(Token::Word(word)) => {
+            word.quote_style.is_some()
+                || (word.keyword == Keyword::NoKeyword && !word_at(tokens, index, "variadic"))
+                || one_of(tokens, index, &TYPES)
+                || one_of(tokens, index, &["uuid", "timestamptz", "varying", "zone", "name", "oid"])
+        }
+        // varchar(3) array
+        Some(Token::RParen) => {
+            matches!(tokens.get(index.wrapping_sub(1)).map(|token| &token.token), Some(Token::Number(..)))
+                && [Token::LParen, Token::Comma]
+                    .iter()
+                    .any(|before| is(tokens, index.wrapping_sub(2), before))
+        }
+        _ => false,
+    }
+}
+
+/// `int ARRAY[3]` becomes `int[3]`, and `int ARRAY` `int[]`.
+fn array_type(tokens: &mut Vec<TokenWithSpan>, index: usize) {
+    match is(tokens, index + 1, &Token::LBracket) {
+        true => drop(tokens.remove(index)),
+        false => replace(tokens, index..index + 1, &[Token::LBracket, Token::RBracket]),
+    }
+}
+
+/// `ARRAY(VALUES …)` becomes `ARRAY(SELECT * FROM (VALUES …) marker)`.
+fn array_of_values(tokens: &mut Vec<TokenWithSpan>, start: usize) -> Option<usize> {
+    let end = closing(tokens, start - 1)?;
+    let span = tokens.get(start)?.span;
+    let with_span = |token| TokenWithSpan { token, span };
+    tokens.splice(end..end, [Token::RParen, quoted(ONE_ROW)].map(with_span));
+    let select = [keyword("SELECT"), Token::Mul, keyword("FROM"), Token::LParen];
+    tokens.splice(start..start, select.map(with_span));
+    Some(2)
+}
+
+/// `interval(2) '…'` becomes `CAST('…' AS interval(2))`.
+fn interval(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Option<usize> {
+    let at = |ahead: usize| tokens.get(index + ahead).map(|token| &token.token);
+    let (
+        Some(Token::LParen),
+        Some(Token::Number(..)),
+        Some(Token::RParen),
+        Some(Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_)),
+    ) = (at(1), at(2), at(3), at(4))
+    else {
+        return None;
+    };
+    let text = tokens.remove(index + 4);
+    let span = text.span;
+    let with_span = |token| TokenWithSpan { token, span };
+    tokens.insert(index + 4, with_span(Token::RParen));
+    let cast = [keyword("CAST"), Token::LParen, text.token, keyword("AS")];
+    tokens.splice(index..index, cast.map(with_span));
+    Some(9)
+}
+
+/// `FETCH FIRST (n) ROWS ONLY` becomes `LIMIT (n)`, and with `WITH TIES` it becomes `LIMIT marker((n))`.
+fn fetch(tokens: &mut Vec<TokenWithSpan>, index: usize) -> Option<usize> {
+    let end = if is(tokens, index + 2, &Token::LParen) { closing(tokens, index + 2)? } else { return None };
+    if !one_of(tokens, end + 1, &["row", "rows"]) {
+        return None;
+    }
+    let span = tokens.get(index)?.span;
+    if word_at(tokens, end + 2, "only") {
+        tokens.drain(end + 1..end + 3);
+        replace(tokens, index..index + 2, &[keyword("LIMIT")]);
+    } else if word_at(tokens, end + 2, "with") && word_at(tokens, end + 3, "ties") {
+        tokens.drain(end + 1..end + 4);
+        tokens.insert(end + 1, TokenWithSpan { token: Token::RParen, span });
+        replace(tokens, index..index + 2, &[keyword("LIMIT"), quoted(WITH_TIES), Token::LParen]);
+    } else {
+        return None;
+    }
+    Some(1)
+}
+
+/// `TRIM(LEADING FROM a)` becomes `TRIM(LEADING ' ' FROM a)`, and `TRIM(FROM a)` becomes `TRIM(a)`.
+fn trimmed_blanks(tokens: &mut Vec<TokenWithSpan>, start: usize) -> Option<usize> {
+    if word_at(tokens, start, "from") {
+        tokens.remove(start);
+        return Some(1);
+    }
+    let side = one_of(tokens, start, &["leading", "trailing", "both"]);
+    if !side || !word_at(tokens, start + 1, "from") {
+        return None;
+    }
+    let span = tokens.get(start)?.span;
+    let blank = Token::SingleQuotedString(" ".into());
+    tokens.insert(start + 1, TokenWithSpan { token: blank, span });
+    Some(1)
+}
+
+/// `SUBSTRING(a SIMILAR b ESCAPE c)` becomes `SUBSTRING(a, b, c)`.
+fn similar(tokens: &mut [TokenWithSpan], open: usize) -> Option<usize> {
+    let end = closing(tokens, open)?;
+    let mut depth = 0usize;
+    let (mut pattern, mut escape) = (None, None);
+    for index in open + 1..end {
+        match &tokens.get(index)?.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ if depth > 0 => {}
+            _ if word_at(tokens, index, "similar") && !word_at(tokens, index + 1, "to") => {
+                pattern = Some(index)
+            }
+            _ if word_at(tokens, index, "escape") => escape = Some(index),
+            _ => {}
+        }
+    }
+    for index in [pattern?, escape?] {
+        tokens.get_mut(index)?.token = Token::Comma;
+    }
     Some(1)
 }
 

@@ -2,8 +2,9 @@
 //! operators and its reserved words.
 
 use super::is_keyword;
+use super::markers::SUBSCRIPTS;
 use crate::system::is_column_name;
-use sqlparser::ast::Expr;
+use sqlparser::ast::{Expr, Ident, ObjectNamePart};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -66,6 +67,11 @@ impl Dialect for Postgres {
         supports_select_wildcard_with_alias() -> bool;
         supports_comma_separated_trim() -> bool;
         supports_xml_expressions() -> bool;
+    }
+
+    /// The subscripts of what is assigned to are a part of its name.
+    fn is_identifier_generating_function_name(&self, ident: &Ident, _: &[ObjectNamePart]) -> bool {
+        ident.value == SUBSCRIPTS
     }
 
     fn is_table_factor_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser) -> bool {

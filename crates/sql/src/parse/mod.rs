@@ -2,7 +2,7 @@
 //!
 //! [`parse`] splits a query string into statements, parses each with `sqlparser`'s PostgreSQL
 //! dialect, and says of which kind it is. Forms of PostgreSQL's that `sqlparser` lacks are rewritten
-//! in the token stream first ([`rewrite`], [`clauses`], [`joins`]); a utility statement it cannot parse at all is passed on as
+//! in the token stream first ([`rewrite`], [`clauses`], [`targets`], [`joins`]), with names for what it has no place for ([`markers`]); a utility statement it cannot parse at all is passed on as
 //! its tokens ([`Ast::Tokens`]) for the catalog code to try.
 //!
 //! # Rules
@@ -15,7 +15,7 @@
 //!
 //! # What is missing
 //!
-//! Subscripts in what `SET` assigns, `SEARCH` and `CYCLE`, `TABLESAMPLE`, JSON_TABLE and XML.
+//! `SEARCH` and `CYCLE`, `TABLESAMPLE`, JSON_TABLE and XML.
 
 mod as_of;
 mod classify;
@@ -24,13 +24,11 @@ mod dialect;
 mod error;
 mod joins;
 mod limits;
+pub(crate) mod markers;
 mod normalize;
 mod rewrite;
-pub(crate) use clauses::{EXCLUDE_CURRENT_ROW, EXCLUDE_GROUP, EXCLUDE_TIES, GROUP_DISTINCT, LIKE_ALL};
-pub(crate) use rewrite::{
-    INFERENCE, INFERENCE_PART, INFERENCE_WHERE, MERGE_DEFAULTS, MERGE_NOTHING, ROWS_FROM, SYMMETRIC, VARIADIC,
-};
 mod source;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +39,7 @@ pub use classify::StatementKind;
 pub use limits::{MAX_CHAIN, MAX_NESTING};
 pub use normalize::Normalized;
 pub use source::Source;
+pub(crate) use targets::subscripted;
 
 use sql_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
@@ -111,15 +110,20 @@ impl Statement {
 
 /// Parses a query string into its statements; none for blanks and comments.
 pub fn parse(text: &str) -> SqlResult<Vec<Statement>> {
-    if text.len() > MAX_TEXT {
-        return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "query string is too long")
-            .with_detail(format!("It has {} bytes; {MAX_TEXT} are allowed.", text.len())));
-    }
     if text.contains('\0') {
         return Err(SqlError::new(
             SqlState::CHARACTER_NOT_IN_REPERTOIRE,
             "invalid byte sequence for encoding \"UTF8\": 0x00",
         ));
+    }
+    parse_marked(text)
+}
+
+/// Parses text that may have [`markers`].
+fn parse_marked(text: &str) -> SqlResult<Vec<Statement>> {
+    if text.len() > MAX_TEXT {
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "query string is too long")
+            .with_detail(format!("It has {} bytes; {MAX_TEXT} are allowed.", text.len())));
     }
     let source = Source::new(text);
     let tokens = tokenize(&source)?;
@@ -134,7 +138,15 @@ pub fn parse(text: &str) -> SqlResult<Vec<Statement>> {
 
 /// Parses a query string that must hold exactly one statement.
 pub fn parse_one(text: &str) -> SqlResult<Statement> {
-    let mut statements = parse(text)?;
+    only(parse(text)?)
+}
+
+/// Parses a query for what a variable is after an assignment to an element of it.
+pub(crate) fn parse_assigned(element: &str, value: &str) -> SqlResult<Statement> {
+    only(parse_marked(&format!("SELECT \"{}\"({element}, ({value}\n))", markers::ASSIGNED))?)
+}
+
+fn only(mut statements: Vec<Statement>) -> SqlResult<Statement> {
     match (statements.pop(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),
         _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "exactly one statement is expected")),
@@ -156,8 +168,9 @@ pub fn parse_expr(text: &str) -> SqlResult<ast::Expr> {
 /// Parses the name of a type, as in `CAST`.
 pub fn parse_type(text: &str) -> SqlResult<ast::DataType> {
     let source = Source::new(text);
-    let tokens = tokenize(&source)?;
+    let mut tokens = tokenize(&source)?;
     limits::check(&tokens)?;
+    rewrite::rewrite(&mut tokens);
     let mut parser = parser(tokens);
     let ty = parser.parse_data_type().map_err(|error| error::syntax(&source, error))?;
     expect_end(&source, &parser)?;
@@ -193,10 +206,71 @@ fn join_literals(source: &Source, tokens: Vec<TokenWithSpan>) -> SqlResult<Vec<T
             before.span.end = token.span.end;
         } else {
             joined.push(token);
+            unescape(&mut joined);
         }
         line_ended = false;
     }
     Ok(joined)
+}
+
+/// `U&'…' UESCAPE 'c'` is a string, of which the tokens so far may end with the whole. Without UESCAPE the tokenizer has
+/// done all.
+fn unescape(tokens: &mut Vec<TokenWithSpan>) {
+    let [.., text, word, escape] = &tokens[..] else { return };
+    let (Token::UnicodeStringLiteral(text), Token::SingleQuotedString(escape)) = (&text.token, &escape.token)
+    else {
+        return;
+    };
+    let mut escapes = escape.chars();
+    let (Some(escape), None) = (escapes.next(), escapes.next()) else { return };
+    if !is_word(&word.token, "uescape") || escape.is_ascii_hexdigit() || " +'\"".contains(escape) {
+        return;
+    }
+    let Some(decoded) = decode(text, escape) else { return };
+    let end = tokens.last().map(|token| token.span.end);
+    tokens.truncate(tokens.len() - 2);
+    if let (Some(token), Some(end)) = (tokens.last_mut(), end) {
+        token.token = Token::UnicodeStringLiteral(decoded);
+        token.span.end = end;
+    }
+}
+
+/// Replaces `!XXXX` and `!+XXXXXX`, where `!` is the escape character, which twice stands for itself.
+fn decode(text: &str, escape: char) -> Option<String> {
+    let mut decoded = String::with_capacity(text.len());
+    let mut units = Vec::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        if c != escape || rest.starts_with(escape) {
+            flush(&mut units, &mut decoded)?;
+            decoded.push(c);
+            rest = if c == escape { &rest[c.len_utf8()..] } else { rest };
+            continue;
+        }
+        let (digits, behind) = match rest.strip_prefix('+') {
+            Some(rest) => (rest.get(..6)?, rest.get(6..)?),
+            None => (rest.get(..4)?, rest.get(4..)?),
+        };
+        let code = u32::from_str_radix(digits, 16).ok()?;
+        match u16::try_from(code) {
+            Ok(unit) => units.push(unit),
+            Err(_) => {
+                flush(&mut units, &mut decoded)?;
+                decoded.push(char::from_u32(code)?);
+            }
+        }
+        rest = behind;
+    }
+    flush(&mut units, &mut decoded)?;
+    Some(decoded)
+}
+
+/// Adds what UTF-16 units stand for; surrogates come in pairs.
+fn flush(units: &mut Vec<u16>, decoded: &mut String) -> Option<()> {
+    decoded.push_str(&String::from_utf16(units).ok()?);
+    units.clear();
+    Some(())
 }
 
 /// A word that begins where a number ends is no alias.

@@ -1,33 +1,17 @@
 //! Rewrites of the token stream for forms that `sqlparser` does not know.
 
-use super::{Marks, clauses, is_keyword, is_word};
+use super::markers::{
+    INFERENCE, INFERENCE_PART, INFERENCE_WHERE, MERGE_DEFAULTS, MERGE_NOTHING, ROWS_FROM, SYMMETRIC, VARIADIC,
+};
+use super::{Marks, clauses, is_keyword, is_word, targets};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
-
-/// The function that `BETWEEN SYMMETRIC` puts around its lower bound.
-pub(crate) const SYMMETRIC: &str = "between symmetric";
-/// The function that `VARIADIC` puts around the last argument of a call.
-pub(crate) const VARIADIC: &str = "variadic argument";
-/// The table function that `ROWS FROM (…)` becomes.
-pub(crate) const ROWS_FROM: &str = "rows from";
-
-/// The column that `DO NOTHING` in MERGE assigns or inserts.
-pub(crate) const MERGE_NOTHING: &str = "merge nothing";
-/// The column that `INSERT DEFAULT VALUES` in MERGE inserts.
-pub(crate) const MERGE_DEFAULTS: &str = "merge defaults";
-
-/// Begins the name of the constraint that an inference of ON CONFLICT with expressions or a predicate becomes; its
-/// parts follow, each after [`INFERENCE_PART`], and the predicate after [`INFERENCE_WHERE`].
-pub(crate) const INFERENCE: &str = "index inference";
-/// Separates the parts of an inference.
-pub(crate) const INFERENCE_PART: char = '\u{1}';
-/// Stands before the predicate of an inference.
-pub(crate) const INFERENCE_WHERE: char = '\u{2}';
 
 /// Rewrites the tokens of one statement in place.
 pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) -> Marks {
     let mut marks = Marks::default();
     split_operators(tokens);
+    targets::rewrite(tokens);
     let mut index = 0;
     while index < tokens.len() {
         index += rewrite_at(tokens, index, &mut marks);
@@ -187,7 +171,7 @@ fn written(token: &Token) -> String {
     }
 }
 
-/// `ON CONFLICT (lower(a), b) WHERE c DO` becomes `ON CONFLICT ON CONSTRAINT "index inference…" DO`; columns alone
+/// `ON CONFLICT (lower(a), b) WHERE c DO` becomes `ON CONFLICT ON CONSTRAINT marker DO`; columns alone
 /// stay as they are.
 fn inference(tokens: &mut Vec<TokenWithSpan>, start: usize) {
     let (mut depth, mut parts, mut part, mut plain) = (0usize, Vec::new(), Vec::new(), true);
@@ -219,7 +203,7 @@ fn inference(tokens: &mut Vec<TokenWithSpan>, start: usize) {
     }
     let mut name = INFERENCE.to_string();
     for part in parts {
-        name.push(INFERENCE_PART);
+        name.push_str(INFERENCE_PART);
         name.push_str(&part.join(" "));
     }
     let mut until = end + 1;
@@ -229,7 +213,7 @@ fn inference(tokens: &mut Vec<TokenWithSpan>, start: usize) {
         until = end + 2 + length;
         let predicate: Vec<String> =
             tokens[end + 2..until].iter().map(|token| written(&token.token)).collect();
-        name.push(INFERENCE_WHERE);
+        name.push_str(INFERENCE_WHERE);
         name.push_str(&predicate.join(" "));
     }
     let span = tokens[start].span;
@@ -273,7 +257,7 @@ pub(super) fn quoted(name: &str) -> Token {
     Token::Word(Word { value: name.to_string(), quote_style: Some('"'), keyword: Keyword::NoKeyword })
 }
 
-/// `SYMMETRIC low AND` becomes `"between symmetric"(low) AND`.
+/// `SYMMETRIC low AND` becomes `marker(low) AND`.
 fn symmetric(tokens: &mut Vec<TokenWithSpan>, index: usize) {
     let mut depth = 0usize;
     let end = tokens.iter().enumerate().skip(index).find_map(|(position, token)| {
@@ -292,7 +276,7 @@ fn symmetric(tokens: &mut Vec<TokenWithSpan>, index: usize) {
     tokens.insert(end + 1, TokenWithSpan { token: Token::RParen, span });
 }
 
-/// `f(a, VARIADIC b)` becomes `f(a, "variadic argument"(b))`.
+/// `f(a, VARIADIC b)` becomes `f(a, marker(b))`.
 fn variadic(tokens: &mut Vec<TokenWithSpan>, index: usize) {
     let mut depth = 0usize;
     let end = tokens.iter().enumerate().skip(index).find_map(|(position, token)| {

@@ -193,3 +193,48 @@ fn joins_within_joins_get_their_parentheses() {
     let deep = format!("SELECT 1 FROM a {} {}", "JOIN a ".repeat(5_000), "ON true ".repeat(5_000));
     assert_eq!(parse_one(&deep).unwrap_err().code, SqlState::TOO_COMPLEX);
 }
+
+#[test]
+fn markers_cannot_be_written() {
+    for text in ["select \"\0like all\"(1)", "select 1 as \"\0one row\"", "select '\0'"] {
+        assert_eq!(parse(text).unwrap_err().code, SqlState::CHARACTER_NOT_IN_REPERTOIRE, "{text:?}");
+    }
+}
+
+#[test]
+fn elements_are_targets_of_assignments() {
+    let targets = |text: &str| -> Vec<(String, usize)> {
+        let Ast::Sql(statement) = parse_one(text).unwrap().ast else { panic!("{text}") };
+        let names: Vec<ast::ObjectName> = match *statement {
+            ast::Statement::Update(update) => update
+                .assignments
+                .into_iter()
+                .flat_map(|assignment| match assignment.target {
+                    ast::AssignmentTarget::ColumnName(name) => vec![name],
+                    ast::AssignmentTarget::Tuple(names) => names,
+                })
+                .collect(),
+            ast::Statement::Insert(insert) => insert.columns,
+            other => panic!("{other}"),
+        };
+        let parts = |name: &ast::ObjectName| match subscripted(name) {
+            Some((name, subscripts)) => (name.to_string(), subscripts.len()),
+            None => (name.to_string(), 0),
+        };
+        names.iter().map(parts).collect()
+    };
+    let named = |names: &[(&str, usize)]| -> Vec<(String, usize)> {
+        names.iter().map(|(name, count)| (name.to_string(), *count)).collect()
+    };
+    assert_eq!(
+        targets(
+            "UPDATE t SET a[1][f(b[2], 3):4] = b[1], c = (SELECT x[1] = 2), (d[i], e) = (1, 2) WHERE a[1] = 3"
+        ),
+        named(&[("a", 2), ("c", 0), ("d", 1), ("e", 0)])
+    );
+    assert_eq!(
+        targets("INSERT INTO s.t AS u (a[1], \"B\"[2:], c) SELECT a[1], b[2], 3 FROM u"),
+        named(&[("a", 1), ("\"B\"", 1), ("c", 0)])
+    );
+    assert_eq!(targets("INSERT INTO t (SELECT a[1] FROM u)"), named(&[]));
+}

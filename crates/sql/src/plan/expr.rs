@@ -85,6 +85,9 @@ pub enum Expr {
     Domain(Box<Expr>, super::Checks),
     /// `array[subscripts]`; a slice where a subscript has two ends.
     Subscript(Box<Expr>, Vec<SubscriptRange>, Type),
+    /// An array or jsonb value after `value[subscripts] = element`; what is assigned to a slice is an array. Subscripts of
+    /// jsonb are integers and text.
+    SubscriptAssign(Box<Expr>, Vec<SubscriptRange>, Box<Expr>, Type),
 }
 
 /// One subscript of an array.
@@ -109,7 +112,8 @@ impl Expr {
             | Expr::Coalesce(_, ty)
             | Expr::Array(_, ty)
             | Expr::Field(_, _, ty)
-            | Expr::Subscript(_, _, ty) => *ty,
+            | Expr::Subscript(_, _, ty)
+            | Expr::SubscriptAssign(_, _, _, ty) => *ty,
             Expr::Cast { to, .. } => to.ty,
             Expr::Domain(value, _) => value.ty(),
             Expr::Record(..) => Type::RECORD,

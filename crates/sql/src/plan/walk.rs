@@ -9,6 +9,22 @@ use sql_types::functions::Volatility;
 use sql_types::{Datum, Type};
 use std::sync::Arc;
 
+impl SubscriptRange {
+    fn for_each_end<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        match self {
+            SubscriptRange::Index(index) => f(index),
+            SubscriptRange::Slice(from, to) => from.iter().chain(to).for_each(f),
+        }
+    }
+
+    fn for_each_end_mut(&mut self, f: &mut dyn FnMut(&mut Expr)) {
+        match self {
+            SubscriptRange::Index(index) => f(index),
+            SubscriptRange::Slice(from, to) => from.iter_mut().chain(to).for_each(f),
+        }
+    }
+}
+
 impl Expr {
     /// Calls `f` on every direct operand.
     pub fn for_each_child<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
@@ -48,15 +64,12 @@ impl Expr {
             }
             Expr::Subscript(expr, subscripts, _) => {
                 f(expr);
-                for subscript in subscripts {
-                    match subscript {
-                        SubscriptRange::Index(index) => f(index),
-                        SubscriptRange::Slice(from, to) => {
-                            from.iter().for_each(&mut *f);
-                            to.iter().for_each(&mut *f);
-                        }
-                    }
-                }
+                subscripts.iter().for_each(|subscript| subscript.for_each_end(f));
+            }
+            Expr::SubscriptAssign(expr, subscripts, value, _) => {
+                f(expr);
+                subscripts.iter().for_each(|subscript| subscript.for_each_end(f));
+                f(value);
             }
         }
     }
@@ -99,15 +112,12 @@ impl Expr {
             }
             Expr::Subscript(expr, subscripts, _) => {
                 f(expr);
-                for subscript in subscripts {
-                    match subscript {
-                        SubscriptRange::Index(index) => f(index),
-                        SubscriptRange::Slice(from, to) => {
-                            from.iter_mut().for_each(&mut *f);
-                            to.iter_mut().for_each(&mut *f);
-                        }
-                    }
-                }
+                subscripts.iter_mut().for_each(|subscript| subscript.for_each_end_mut(f));
+            }
+            Expr::SubscriptAssign(expr, subscripts, value, _) => {
+                f(expr);
+                subscripts.iter_mut().for_each(|subscript| subscript.for_each_end_mut(f));
+                f(value);
             }
         }
     }
@@ -248,12 +258,17 @@ impl Expr {
                     && a.iter().zip(b).all(|((c, r), (d, s))| c.same(d) && r.same(s))
                     && same_option(x.as_deref(), y.as_deref())
             }
-            (Expr::Subscript(a, s, _), Expr::Subscript(b, t, _)) => {
-                a.same(b) && s.len() == t.len() && s.iter().zip(t).all(|(s, t)| same_subscript(s, t))
+            (Expr::Subscript(a, s, _), Expr::Subscript(b, t, _)) => a.same(b) && same_subscripts(s, t),
+            (Expr::SubscriptAssign(a, s, v, _), Expr::SubscriptAssign(b, t, w, _)) => {
+                a.same(b) && same_subscripts(s, t) && v.same(w)
             }
             _ => false,
         }
     }
+}
+
+fn same_subscripts(a: &[SubscriptRange], b: &[SubscriptRange]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_subscript(a, b))
 }
 
 fn same_subscript(a: &SubscriptRange, b: &SubscriptRange) -> bool {

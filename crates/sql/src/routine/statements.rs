@@ -40,6 +40,17 @@ impl Sql {
     }
 }
 
+impl Sql {
+    /// What a variable is after an assignment to an element of it, which is given as it would be read.
+    ///
+    /// # Errors
+    /// As for [`Sql::statement`].
+    pub(crate) fn assigned(element: &str, value: &str) -> SqlResult<Sql> {
+        let statement = parse::parse_assigned(element, value).map_err(without_position)?;
+        Ok(Sql { statement: Arc::new(statement), name: None })
+    }
+}
+
 /// Takes the position out of an error.
 pub(crate) fn without_position(mut error: sql_types::SqlError) -> sql_types::SqlError {
     if error.extra.is_some() {

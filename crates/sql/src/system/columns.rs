@@ -52,7 +52,12 @@ pub(super) fn type_columns(cx: &SystemContext<'_>, ty: ColumnType) -> Vec<(&'sta
             }
         }
         Type::TEXT => values.push(("character_octet_length", int(1_073_741_824))),
-        Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME | Type::INTERVAL => {
+        Type::INTERVAL => {
+            // The lower half of the modifier has the digits, and all its bits if they are not restricted.
+            let digits = i64::from(ty.typmod & 0xffff);
+            values.push(("datetime_precision", int(if digits < 7 { digits } else { 6 })));
+        }
+        Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME => {
             values.push(("datetime_precision", int(if ty.typmod >= 0 { i64::from(ty.typmod) } else { 6 })));
         }
         Type::DATE => values.push(("datetime_precision", int(0))),

@@ -182,6 +182,9 @@ impl SessionView {
         if !index.included.is_empty() {
             text.push_str(&format!(" INCLUDE ({})", column_names(table, index.included.iter().copied())));
         }
+        if index.nulls_not_distinct {
+            text.push_str(" NULLS NOT DISTINCT");
+        }
         if let Some(predicate) = predicate_text(table, index) {
             text.push_str(&format!(" WHERE {}", self.explained(predicate)));
         }
@@ -192,7 +195,9 @@ impl SessionView {
     pub(crate) fn key_definition(&self, table: &TableDescriptor, index: &IndexDescriptor) -> String {
         let word =
             if index.id == crate::catalog::descriptor::PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
-        let mut text = format!("{word} ({})", column_names(table, index.columns.iter().map(|(id, _)| *id)));
+        let nulls = if index.nulls_not_distinct { "NULLS NOT DISTINCT " } else { "" };
+        let mut text =
+            format!("{word} {nulls}({})", column_names(table, index.columns.iter().map(|(id, _)| *id)));
         if !index.included.is_empty() {
             text.push_str(&format!(" INCLUDE ({})", column_names(table, index.included.iter().copied())));
         }

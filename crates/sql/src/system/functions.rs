@@ -1,6 +1,6 @@
 //! The functions that know the catalog or the session.
 
-use super::pg_schema::keyword_rows;
+use super::pg_schema::{constraint_comments, keyword_rows};
 use super::{builtin, registry, tables};
 use crate::bind::CatalogLookup;
 use crate::catalog::routine::RoutineDescriptor;
@@ -359,7 +359,15 @@ impl SessionView {
             "pg_class" | "" => None
                 .or_else(|| snapshot.table(object)?.comment.clone())
                 .or_else(|| snapshot.views.get(&object)?.comment.clone())
-                .or_else(|| snapshot.sequences.get(&object)?.comment.clone()),
+                .or_else(|| snapshot.sequences.get(&object)?.comment.clone())
+                .or_else(|| {
+                    let mut indexes = snapshot.tables.values().flat_map(|table| &table.indexes);
+                    indexes.find(|index| index.oid == object)?.comment.clone()
+                }),
+            "pg_constraint" => {
+                let mut comments = snapshot.tables.values().flat_map(|table| constraint_comments(table));
+                comments.find(|(oid, _)| *oid == object).map(|(_, comment)| comment.to_string())
+            }
             _ => None,
         }
     }

@@ -236,23 +236,26 @@ fn table_constraints(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in my_tables(cx) {
         let yes_or_no = |value: bool| text(if value { "YES" } else { "NO" });
-        let mut add = |name: &str, kind: &str, timing: Timing| {
+        let mut add = |name: &str, kind: &str, timing: Timing, distinct: Datum| {
             let mut values = constraint(cx, table, name);
             values.extend(of_table(cx, table));
             values.push(("constraint_type", text(kind)));
             values.push(("is_deferrable", yes_or_no(timing.deferrable)));
             values.push(("initially_deferred", yes_or_no(timing.deferred)));
             values.push(("enforced", text("YES")));
+            values.push(("nulls_distinct", distinct));
             rows.push(cx.row(values));
         };
         for index in table.indexes.iter().filter(|index| index.constraint) {
-            let kind = if index.id == PRIMARY_INDEX { "PRIMARY KEY" } else { "UNIQUE" };
-            add(&index.name, kind, index.timing);
+            match index.id {
+                PRIMARY_INDEX => add(&index.name, "PRIMARY KEY", index.timing, Datum::Null),
+                _ => add(&index.name, "UNIQUE", index.timing, yes_or_no(!index.nulls_not_distinct)),
+            }
         }
-        table.checks.iter().for_each(|check| add(&check.name, "CHECK", Timing::default()));
-        table.foreign_keys.iter().for_each(|key| add(&key.name, "FOREIGN KEY", key.timing));
+        table.checks.iter().for_each(|check| add(&check.name, "CHECK", Timing::default(), Datum::Null));
+        table.foreign_keys.iter().for_each(|key| add(&key.name, "FOREIGN KEY", key.timing, Datum::Null));
         for column in table.columns.iter().filter(|column| !column.hidden && !column.nullable) {
-            add(&not_null_name(table, column.id), "CHECK", Timing::default());
+            add(&not_null_name(table, column.id), "CHECK", Timing::default(), Datum::Null);
         }
     }
     rows

@@ -305,7 +305,7 @@ fn indexes(cx: &SystemContext<'_>) -> Vec<Row> {
                 ("indnatts", int(all as i64)),
                 ("indnkeyatts", int(keys.len() as i64)),
                 ("indisunique", bool(index.unique)),
-                ("indnullsnotdistinct", bool(false)),
+                ("indnullsnotdistinct", bool(index.nulls_not_distinct)),
                 ("indisprimary", bool(index.id == PRIMARY_INDEX)),
                 ("indisexclusion", bool(false)),
                 ("indimmediate", bool(!index.timing.deferrable)),

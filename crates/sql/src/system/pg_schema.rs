@@ -1,10 +1,11 @@
 //! Namespaces, roles, databases, types, views over them, comments, dependencies.
 
 use super::builtin::{BTREE, GIN, OpClass, function_oid, inverted_opclasses, keywords, opclasses, types};
+use super::deparse::constraint_oid;
 use super::pg_class::default_oid;
 use super::row::{SystemContext, bool, int, letter, oid, optional, text};
 use super::{tables, user_types};
-use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX};
+use crate::catalog::descriptor::{EXPRESSION, PRIMARY_INDEX, TableDescriptor};
 use crate::catalog::{Relation, oids};
 use crate::ddl::tokens::Cursor;
 use crate::table::generated_from;
@@ -311,6 +312,14 @@ fn sequences(cx: &SystemContext<'_>) -> Vec<Row> {
     .collect()
 }
 
+/// The comments of a table's constraints.
+pub(super) fn constraint_comments(table: &TableDescriptor) -> impl Iterator<Item = (Oid, &str)> {
+    let indexes = table.indexes.iter().map(|index| (constraint_oid(index), &index.constraint_comment));
+    let checks = table.checks.iter().map(|check| (check.oid, &check.comment));
+    let keys = table.foreign_keys.iter().map(|key| (key.oid, &key.comment));
+    indexes.chain(checks).chain(keys).filter_map(|(oid, comment)| Some((oid, comment.as_deref()?)))
+}
+
 fn descriptions(cx: &SystemContext<'_>) -> Vec<Row> {
     let mut found: Vec<(Oid, Oid, i64, &str)> = Vec::new();
     let catalog = cx.catalog();
@@ -319,6 +328,12 @@ fn descriptions(cx: &SystemContext<'_>) -> Vec<Row> {
         for column in &table.columns {
             let comment = column.comment.as_deref();
             found.extend(comment.map(|comment| (table.oid, oids::PG_CLASS, i64::from(column.id), comment)));
+        }
+        for index in &table.indexes {
+            found.extend(index.comment.as_deref().map(|comment| (index.oid, oids::PG_CLASS, 0, comment)));
+        }
+        for (object, comment) in constraint_comments(table) {
+            found.push((object, oids::PG_CONSTRAINT, 0, comment));
         }
     }
     for view in catalog.views.values().filter(|view| view.database == cx.database()) {

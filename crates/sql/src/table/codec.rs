@@ -39,8 +39,10 @@ pub struct KeyColumn {
 pub struct IndexCodec {
     /// Its id.
     pub id: IndexId,
-    /// Whether its keys are unique, NULLs aside.
+    /// Whether its keys are unique, NULLs aside unless they are not distinct.
     pub unique: bool,
+    /// Whether NULL counts as a value where keys are unique.
+    pub nulls_not_distinct: bool,
     /// Whether its values shall be unique, NULLs aside, but are checked after they are written.
     pub checked_later: bool,
     /// Whether a foreign key may refer to its columns.
@@ -142,6 +144,7 @@ impl IndexCodec {
         Ok(IndexCodec {
             id: index.id,
             unique: index.unique && !index.timing.deferrable,
+            nulls_not_distinct: index.nulls_not_distinct,
             checked_later: index.unique && index.timing.deferrable,
             is_key: index.is_key(),
             state: index.state,
@@ -403,7 +406,7 @@ impl TableCodec {
         let mut key =
             BytesMut::with_capacity(index.prefix.len() + 12 * index.columns.len() + primary_bytes.len());
         key.put_slice(&index.prefix);
-        let has_null = index.encode_columns(row, &mut key)?;
+        let has_null = index.encode_columns(row, &mut key)? && !index.nulls_not_distinct;
         let values_end = key.len();
         if !index.unique || has_null {
             key.put_slice(primary_bytes);

@@ -408,6 +408,7 @@ fn family(on_delete: char, on_update: char, child_index: bool) -> Runner {
         on_update,
         timing: Default::default(),
         validity: Default::default(),
+        comment: None,
     });
     runner(vec![parent, child])
 }
@@ -482,6 +483,7 @@ async fn a_table_may_refer_to_itself() {
         on_update: 'a',
         timing: Default::default(),
         validity: Default::default(),
+        comment: None,
     });
     let runner = runner(vec![tree.clone()]);
     // The row referred to may come later in the same statement, and go in the same statement.

@@ -1,6 +1,6 @@
 //! Ordered-set aggregates: the values arrive sorted.
 //!
-//! Missing: hypothetical-set aggregates (`rank(…) WITHIN GROUP`).
+//! Hypothetical-set aggregates (`rank(…) WITHIN GROUP`) are not among them: they are bound to counts.
 
 use super::size_of;
 use crate::compare;

@@ -285,6 +285,22 @@ impl Parser {
         Ok(statement)
     }
 
+    /// Goes behind `[…]…`; false if a bracket is not closed.
+    fn skip_subscripts(&mut self) -> bool {
+        let mut depth = 0usize;
+        while let Some(token) = self.c.peek() {
+            match token {
+                Token::LBracket => depth += 1,
+                Token::RBracket => depth = depth.saturating_sub(1),
+                Token::SemiColon => return false,
+                _ if depth == 0 => return true,
+                _ => {}
+            }
+            self.c.advance();
+        }
+        false
+    }
+
     fn assignment(&mut self) -> SqlResult<Option<Stmt>> {
         let start = self.c.position();
         let Ok(first) = self.c.ident() else {
@@ -302,14 +318,20 @@ impl Parser {
                 }
             }
         }
-        if self.c.peek() == Some(&Token::LBracket) {
-            return Err(SqlError::unsupported("an assignment to an element of an array"));
+        let element = self.c.peek() == Some(&Token::LBracket);
+        if element && !self.skip_subscripts() {
+            return Err(self.c.syntax_error());
         }
+        let end = self.c.position();
         if !self.assigns() {
             self.c.rewind(start);
             return Ok(None);
         }
-        let value = Sql::expression(&self.until_semicolon()?)?;
+        let value = self.until_semicolon()?;
+        let value = match element {
+            true => Sql::assigned(&self.c.text(start, end), &value)?,
+            false => Sql::expression(&value)?,
+        };
         self.semicolon()?;
         Ok(Some(Stmt::Assign(Target(parts), value)))
     }

@@ -303,9 +303,11 @@ pub fn reading(
     let bytes = entry_bytes(table, index);
     let spans = (alternatives(access) - 1.0).max(0.0);
     let covered = covers(table, index.id, columns);
+    // Of a table that may be much larger than is assumed of it, reading all is not made to look cheap.
+    let known = table.statistics.get().is_some_and(|statistics| !statistics.columns.is_empty());
     let read = if access::is_unique(table, index.id, access) {
         cost::REQUEST + entries * (cost::KEY + bytes * cost::BYTE)
-    } else if covered {
+    } else if covered && known {
         cost::column_scan(entries, bytes, columns.len()) + spans * cost::SPAN
     } else {
         cost::scan(entries, bytes) + spans * cost::SPAN

@@ -297,6 +297,10 @@ pub struct EndTxn {
     /// never will commit. Fails with [`crate::KvErrorKind::Aborted`] if it has committed.
     #[prost(bool, tag = "4")]
     pub for_good: bool,
+    /// For a one-phase commit: the latest timestamp at which it may commit. Where that is over it does not, and
+    /// fails with [`crate::KvErrorKind::Retry`]. Coordinators see to it themselves where they choose the timestamp.
+    #[prost(message, optional, tag = "5")]
+    pub deadline: Option<Timestamp>,
 }
 
 /// Prepares a range's part of a transaction with writes in several: the spans read there are validated, the

@@ -1,6 +1,7 @@
 //! [`KvClient`]: requests outside transactions, and the way into them.
 
 use crate::config::Config;
+use crate::deadline::{CommitDeadline, CommitDeadlines};
 use crate::environment::Environment;
 use crate::lead::{self, Leads};
 use crate::listing;
@@ -31,18 +32,30 @@ const RUN_ATTEMPTS: u32 = 20;
 #[derive(Clone)]
 pub struct KvClient {
     router: Arc<Router>,
+    /// Until when its transactions may commit; for ever if there is none.
+    deadlines: Option<Arc<CommitDeadlines>>,
 }
 
 impl KvClient {
     /// A client that begins to connect to the first address in the background, at once. Must be called
     /// within a runtime.
     pub fn connect(config: Config) -> Self {
-        KvClient { router: Router::start(config) }
+        KvClient { router: Router::start(config), deadlines: None }
     }
 
     #[cfg(test)]
     pub(crate) fn with_router(router: Arc<Router>) -> Self {
-        KvClient { router }
+        KvClient { router, deadlines: None }
+    }
+
+    /// The same client, whose transactions commit at the latest at the deadline that is current when they begin.
+    pub fn with_deadlines(&self, deadlines: Arc<CommitDeadlines>) -> Self {
+        KvClient { router: self.router.clone(), deadlines: Some(deadlines) }
+    }
+
+    /// The deadline of transactions that begin now.
+    pub(crate) fn deadline(&self) -> Option<Arc<CommitDeadline>> {
+        self.deadlines.as_ref().map(|deadlines| deadlines.current())
     }
 
     /// Where time, chance and connections come from.

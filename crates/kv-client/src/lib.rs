@@ -109,6 +109,11 @@
 //! A transaction with [`TxnOptions::as_of`] has its snapshot from the beginning. Nothing that it reads is remembered,
 //! for nothing is ever checked.
 //!
+//! # Leases of the process
+//!
+//! A process that may use what it caches for as long as it holds a lease gives its client [`CommitDeadlines`]: none of
+//! its transactions commits after the end of the lease under which it began, whatever clocks and networks do.
+//!
 //! # Losing the connection
 //!
 //! A request that was not written to the socket yet goes to another node, or waits for one. One that was
@@ -156,6 +161,7 @@ mod client;
 mod config;
 mod connection;
 mod connections;
+mod deadline;
 pub mod environment;
 pub mod faults;
 mod join;
@@ -174,6 +180,7 @@ mod write_buffer;
 
 pub use client::KvClient;
 pub use config::Config;
+pub use deadline::{CommitDeadline, CommitDeadlines};
 pub use environment::Environment;
 pub use kv_api::batch::{RangeConfig, RangeInfo, ReplicaCheck, WaitPolicy};
 pub use kv_api::contention;

@@ -90,6 +90,8 @@ pub enum Order {
     From(Timestamp),
     /// This timestamp; if the present is later, the command is refused.
     Exactly(Timestamp),
+    /// The present; if that is later than this timestamp, the command is refused.
+    By(Timestamp),
 }
 
 impl Order {

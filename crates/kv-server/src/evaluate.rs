@@ -29,8 +29,8 @@ use crate::shard::{IntentOwner, PartKey, Shard, TxnStatus, aborted};
 use crate::vacancy::Vacancy;
 use bytes::{Bytes, BytesMut};
 use kv_api::batch::{
-    ConditionalPut, DeleteRange, Get, Header, Increment, KeyValue, Request, RequestKind, Response, Scan,
-    WaitPolicy,
+    ConditionalPut, DeleteRange, EndTxn, Get, Header, Increment, KeyValue, Request, RequestKind, Response,
+    Scan, WaitPolicy,
 };
 use kv_api::contention::WaitEnd;
 use kv_api::{BatchRequest, BatchResponse, KvError, KvErrorKind, LockStrength, Priority, Span, Timestamp};
@@ -937,11 +937,11 @@ impl<'a> Evaluation<'a> {
         (entry.hop, entry.status) = (self.hop(), TxnStatus::Committing);
         shard.locks.make_firm(self.txn);
         response.read_timestamp = Some(self.snapshot);
-        let at = self.requests.last().and_then(|request| match &request.kind {
-            Some(RequestKind::EndTxn(end)) => end.commit_at,
-            _ => None,
-        });
-        let order = at.map_or(Order::Present, Order::Exactly);
+        let order = match self.requests.last().and_then(|request| request.kind.as_ref()) {
+            Some(RequestKind::EndTxn(EndTxn { commit_at: Some(at), .. })) => Order::Exactly(*at),
+            Some(RequestKind::EndTxn(EndTxn { deadline: Some(deadline), .. })) => Order::By(*deadline),
+            _ => Order::Present,
+        };
         Ok(Outcome::Submit { effects, response, order, first_intents: None })
     }
 

@@ -575,6 +575,13 @@ impl Pipeline {
         let timestamp = match command.order {
             Order::None => Timestamp::MIN,
             Order::Present => self.shared.now(&mut state, range)?,
+            Order::By(deadline) => {
+                let now = self.shared.now(&mut state, range)?;
+                if now > deadline {
+                    return Err(past_deadline());
+                }
+                now
+            }
             Order::From(at) | Order::Exactly(at) => {
                 if self.shared.advance(&mut state, range, at)? {
                     at
@@ -940,6 +947,10 @@ async fn wait_for_change(landing: Landing) -> Result<(), KvError> {
 
 fn shutting_down() -> KvError {
     KvError::new(KvErrorKind::Unavailable, "the KV node is shutting down")
+}
+
+fn past_deadline() -> KvError {
+    KvError::new(KvErrorKind::Retry, "the lease that the transaction rests on has ended")
 }
 
 fn no_space() -> KvError {

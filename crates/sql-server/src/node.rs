@@ -144,5 +144,9 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> io::Result<(
         }
     };
     let _ = tokio::time::timeout(SHUTDOWN_WAIT, ended).await;
+    if let Some(engine) = node.engine.borrow().clone() {
+        // Other SQL nodes of the tenant, and the next one, need not wait for the end of its lease then.
+        let _ = tokio::time::timeout(SHUTDOWN_WAIT, engine.retire()).await;
+    }
     Ok(())
 }

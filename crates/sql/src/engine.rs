@@ -7,14 +7,15 @@ use crate::catalog::{CatalogSnapshot, Garbage, store};
 use crate::ddl::online::{self, BatchPace, Jobs};
 use crate::ddl::placement;
 use crate::exec::{MemoryBudget, NodeBudget, kv_error};
+use crate::instances::{self, Instances};
 use crate::session::activity::Registry;
-use crate::session::locks::LockManager;
+use crate::session::locks::{LockKey, LockManager};
 use crate::session::notify::NotifyHub;
 use crate::session::plan_cache::PlanCache;
 use crate::session::statement_statistics::StatementStatistics;
 use crate::statistics::auto;
 use crate::table::CodecCache;
-use kv_client::{KvClient, LockStrength, Timestamp, TxnOptions};
+use kv_client::{CommitDeadlines, KvClient, LockStrength, Timestamp, TxnOptions};
 use parking_lot::{Mutex, RwLock};
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 use std::ops::Range;
@@ -24,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// OIDs taken from the counter at a time; what is left of them is lost when the node ends.
 const OID_BATCH: i64 = 16;
+
+/// Between two looks whether an index is still being built at another SQL node.
+const JOB_POLL: Duration = Duration::from_millis(20);
 
 /// The tenant a node serves.
 #[derive(Clone)]
@@ -70,7 +74,10 @@ struct PastCatalogs {
 
 /// What the sessions of a node share.
 pub struct Engine {
+    /// The way to the tenant's keys; nothing is committed there without a lease.
     pub(crate) kv: Arc<KvClient>,
+    /// The SQL nodes of the tenant, of which the engine is one.
+    pub(crate) instances: Instances,
     tenant: TenantInfo,
     catalog: RwLock<Option<Arc<CatalogSnapshot>>>,
     /// What is known of the catalog's past.
@@ -78,6 +85,8 @@ pub struct Engine {
     loading: tokio::sync::Mutex<()>,
     /// Whether the catalog has been read: what temporary objects there are is this process's own since.
     has_loaded: AtomicBool,
+    /// What earlier processes left behind, to be cleared when no other serves the tenant.
+    left_behind: Mutex<Vec<Garbage>>,
     oids: Mutex<Range<u64>>,
     pub(crate) plans: PlanCache,
     pub(crate) statement_statistics: StatementStatistics,
@@ -121,8 +130,26 @@ impl Engine {
         tenant: TenantInfo,
         memory: Arc<NodeBudget>,
     ) -> SqlResult<Arc<Engine>> {
+        Self::open_leased(kv, tenant, memory, instances::LEASE).await
+    }
+
+    /// The same, with leases of another length: of more than a second.
+    ///
+    /// # Errors
+    /// None today.
+    pub async fn open_leased(
+        kv: Arc<KvClient>,
+        tenant: TenantInfo,
+        memory: Arc<NodeBudget>,
+        lease: Duration,
+    ) -> SqlResult<Arc<Engine>> {
+        let deadlines = Arc::new(CommitDeadlines::default());
+        let instances = Instances::new(&kv, deadlines.clone(), lease);
+        let kv = Arc::new(kv.with_deadlines(deadlines));
         Ok(Arc::new_cyclic(|me| Engine {
             kv,
+            instances,
+            left_behind: Mutex::default(),
             tenant,
             catalog: RwLock::new(None),
             past: Mutex::default(),
@@ -173,6 +200,10 @@ impl Engine {
     /// # Errors
     /// What keeps the catalog from being read.
     pub async fn role_login(&self, user: &str) -> SqlResult<Option<RoleLogin>> {
+        if self.has_loaded.load(Ordering::Relaxed) {
+            // The catalog that is known is that of a node with a lease. What is read now is new in any case.
+            self.instances.leased(self).await?;
+        }
         let catalog = self.catalog().await?;
         Ok(catalog.role(user).map(|role| RoleLogin {
             verifier: role.verifier.clone(),
@@ -204,20 +235,108 @@ impl Engine {
         if let Some(catalog) = self.cached_catalog() {
             return Ok(catalog);
         }
-        let catalog = Arc::new(store::load(&self.kv, &self.tenant).await?);
-        let is_first = !self.has_loaded.swap(true, Ordering::Relaxed);
-        if is_first && !catalog.left_behind.is_empty() {
-            tokio::spawn(collect_garbage(self.kv.clone(), catalog.left_behind.clone()));
-        }
-        if let Some(engine) = self.me.upgrade().filter(|_| is_first) {
-            // Before anybody can lock their tables.
-            online::resume(&engine, &catalog);
-        }
-        *self.catalog.write() = Some(catalog.clone());
-        if !catalog.garbage.is_empty() {
-            tokio::spawn(collect_garbage(self.kv.clone(), catalog.garbage.clone()));
-        }
+        let catalog = self.load().await?;
+        self.instances.keep(self);
         Ok(catalog)
+    }
+
+    /// Reads the catalog and publishes it. To be called by one at a time.
+    async fn load(&self) -> SqlResult<Arc<CatalogSnapshot>> {
+        let catalog = Arc::new(store::load(&self.kv, &self.tenant).await?);
+        if !self.has_loaded.swap(true, Ordering::Relaxed) {
+            let left = catalog.left_behind.iter().chain(&catalog.garbage).copied();
+            *self.left_behind.lock() = left.collect();
+        }
+        self.publish(catalog.clone());
+        Ok(catalog)
+    }
+
+    /// Reads the catalog if the one that is known is older than a version.
+    ///
+    /// # Errors
+    /// What keeps it from being read.
+    pub(crate) async fn refresh_catalog(&self, version: u64) -> SqlResult<()> {
+        let is_known = || self.cached_catalog().is_some_and(|known| known.version() >= version);
+        if is_known() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.loading.lock().await;
+        if !is_known() {
+            self.load().await?;
+        }
+        Ok(())
+    }
+
+    /// Clears what earlier processes have left behind, in the background. To be called when no other serves the tenant.
+    pub(crate) fn clear_left_behind(&self) {
+        self.clear_storage(std::mem::take(&mut *self.left_behind.lock()));
+    }
+
+    /// Takes up changes in steps that are none of the live instances'.
+    pub(crate) fn take_up_jobs(&self, live: &[u64]) {
+        if let (Some(engine), Some(catalog)) = (self.me.upgrade(), self.cached_catalog()) {
+            online::resume(&engine, &catalog, live);
+        }
+    }
+
+    /// Waits until no index of a table is built or dropped in steps, as far as is known here.
+    ///
+    /// # Errors
+    /// 55P03 if that takes until a moment.
+    pub(crate) async fn end_of_jobs(&self, key: LockKey, ends: tokio::time::Instant) -> SqlResult<()> {
+        let LockKey::Table(table) = key else { return Ok(()) };
+        let is_busy = || {
+            self.online.is_busy(table)
+                || self.cached_catalog().is_some_and(|now| now.jobs.iter().any(|job| job.table == table))
+        };
+        while is_busy() {
+            if tokio::time::Instant::now() >= ends {
+                let message = "canceling statement due to lock timeout";
+                return Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message));
+            }
+            self.instances.leased(self).await?;
+            tokio::time::sleep(JOB_POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Has the other SQL nodes know the catalog that was published.
+    pub(crate) async fn announce(&self) {
+        let Some(engine) = self.me.upgrade() else { return };
+        match self.instances.standing(self).await {
+            Ok(standing) if standing.alone => {}
+            Ok(_) => self.instances.announce(&engine, Vec::new()).await,
+            Err(error) => tracing::warn!(%error, "other SQL nodes may learn late of a schema change"),
+        }
+    }
+
+    /// The same, so that the other SQL nodes know of this one.
+    ///
+    /// # Errors
+    /// None today.
+    pub(crate) async fn meet_others(&self) -> SqlResult<()> {
+        self.announce().await;
+        Ok(())
+    }
+
+    /// Waits, at the other SQL nodes, for those who hold a lock on a job's table that conflicts with a mode.
+    ///
+    /// # Errors
+    /// 40P01, 55P03; 40001 if the lease has ended; what the KV nodes answer.
+    pub(crate) async fn drain_elsewhere(&self, job: &online::Job, mode: u8) -> SqlResult<()> {
+        let Some(engine) = self.me.upgrade() else { return Ok(()) };
+        self.instances.drain_elsewhere(&engine, job.owner, (job.table, mode), job.lock_timeout).await
+    }
+
+    /// The engine itself, for what goes on in the background.
+    pub(crate) fn me(&self) -> Weak<Engine> {
+        self.me.clone()
+    }
+
+    /// Ends the engine's lease, so that other SQL nodes need not wait for its end. Statements that come later begin
+    /// another.
+    pub async fn retire(&self) {
+        self.instances.retire(self).await;
     }
 
     /// The catalog as it was at a time, for a transaction with these options that reads there
@@ -265,9 +384,15 @@ impl Engine {
         Ok(then)
     }
 
-    /// Makes what a schema change wrote the node's catalog.
+    /// Makes what a schema change wrote, here or at another SQL node, the node's catalog, unless a newer one is.
     pub(crate) fn publish(&self, catalog: Arc<CatalogSnapshot>) {
-        *self.catalog.write() = Some(catalog);
+        {
+            let mut published = self.catalog.write();
+            if published.as_ref().is_some_and(|published| published.version() > catalog.version()) {
+                return;
+            }
+            *published = Some(catalog);
+        }
         self.plans.clear();
     }
 
@@ -338,7 +463,8 @@ impl Engine {
     /// Clears storage that no descriptor refers to any more, in the background.
     pub(crate) fn clear_storage(&self, storages: Vec<Garbage>) {
         if !storages.is_empty() {
-            tokio::spawn(collect_garbage(self.kv.clone(), storages));
+            // Needs no lease: nobody will ever write there again.
+            tokio::spawn(collect_garbage(self.instances.kv().clone(), storages));
         }
     }
 }
@@ -350,7 +476,7 @@ fn as_oid(number: u64) -> SqlResult<Oid> {
 
 /// Clears the contents of storage numbers and then forgets that they were garbage. What fails is done
 /// when a node next reads the catalog.
-async fn collect_garbage(kv: Arc<KvClient>, storages: Vec<Garbage>) {
+async fn collect_garbage(kv: KvClient, storages: Vec<Garbage>) {
     for garbage in storages {
         if let Err(error) = clear_one(&kv, garbage).await {
             tracing::warn!(storage = garbage.0, %error, "could not clear dropped data; it is done later");

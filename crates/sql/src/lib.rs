@@ -7,6 +7,7 @@
 //!   two engines: by rows in [`exec`] and [`dml`], or by columns in [`analytic`]. [`plan`] is what they share,
 //!   [`explain`] shows it, [`copy`] takes rows in and out.
 //! * [`session`] runs statements and transactions for a client; [`engine`] is what the sessions of a node share.
+//! * [`instances`] is how the SQL nodes of a tenant agree: leases, locks and catalogs of several of them.
 //! * [`catalog`] knows what there is, [`ddl`] changes it (`online`: while a table is written to), [`system`] shows it as
 //!   PostgreSQL's catalogs, [`statistics`] count it.
 //! * [`table`] says how rows and index entries lie in keys and values, [`inverted`] which tokens a value has.
@@ -20,6 +21,7 @@ pub mod dml;
 pub mod engine;
 pub mod exec;
 pub mod explain;
+pub mod instances;
 pub mod inverted;
 pub mod optimize;
 pub mod parse;

@@ -29,6 +29,7 @@ pub use options::{
 pub use transfer::TransferKey;
 
 use crate::client::KvClient;
+use crate::deadline::CommitDeadline;
 use crate::faults::Bug;
 use crate::lead::{Answered, Asked};
 use crate::router::{Place, SendError, Sending, Sent, Tried};
@@ -71,13 +72,15 @@ pub struct Txn {
     state: Mutex<State>,
     /// Held by who moves the snapshot over several ranges.
     moving: tokio::sync::Mutex<()>,
+    /// The latest timestamp at which it may commit.
+    deadline: Option<Arc<CommitDeadline>>,
 }
 
 impl Txn {
     pub(crate) fn new(client: KvClient, options: TxnOptions) -> Self {
         let mut state = State::new(options.lock_timeout_ms, options.priority, client.environment().clone());
         (state.read_timestamp, state.fixed) = (options.as_of, options.as_of.is_some());
-        Txn { client, options, state: Mutex::new(state), moving: Default::default() }
+        Self::resumed(client, options, state)
     }
 
     /// What the KV layer knows the transaction by, for as long as it is open.
@@ -87,7 +90,18 @@ impl Txn {
 
     /// One that goes on with what another coordinator did.
     fn resumed(client: KvClient, options: TxnOptions, state: State) -> Self {
-        Txn { client, options, state: Mutex::new(state), moving: Default::default() }
+        let deadline = client.deadline();
+        Txn { client, options, state: Mutex::new(state), moving: Default::default(), deadline }
+    }
+
+    /// The latest timestamp at which it may commit, if there is one.
+    fn deadline(&self) -> Option<Timestamp> {
+        self.deadline.as_ref()?.timestamp()
+    }
+
+    /// Fails if it may not commit at a timestamp.
+    fn check_deadline(&self, at: Timestamp) -> KvResult<()> {
+        self.deadline.as_ref().map_or(Ok(()), |deadline| deadline.check(at))
     }
 
     /// The isolation level.

@@ -572,6 +572,11 @@ impl Store {
             response.prepared_at = Some(self.prepare(header, meta, writes, prepare, first)?);
             return Ok(response);
         }
+        if let Some(deadline) = end.deadline.filter(|_| end.commit_at.is_none())
+            && self.clock > deadline.wall_ns
+        {
+            return Err(KvError::new(KvErrorKind::Retry, "past the deadline"));
+        }
         if let Some(at) = end.commit_at {
             if self.clock >= at.wall_ns {
                 return Err(KvError::snapshot_behind(Timestamp::new(self.clock + 1, 0)));

@@ -2,7 +2,10 @@
 
 use crate::support::{Cluster, bytes};
 use kv_api::{KvErrorKind, KvResult, LockStrength, Span, TenantId};
-use kv_client::{Isolation, KvClient, ReadOptions, ScanOptions, TxnOptions, WaitPolicy, is_retryable};
+use kv_client::{
+    CommitDeadline, CommitDeadlines, Isolation, KvClient, ReadOptions, ScanOptions, TxnOptions, WaitPolicy,
+    is_retryable,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -257,4 +260,22 @@ async fn very_many_wait_for_one_key_and_all_get_it() {
         waiting.await.unwrap().unwrap();
     }
     assert_eq!(client.contention(&all, 0).await.unwrap().events.len(), 1_000, "the last ones");
+}
+
+#[tokio::test]
+async fn a_range_commits_nothing_after_its_deadline() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client(2).await;
+    let txn = client.begin(TxnOptions::default());
+    txn.put(b"a", bytes("1")).unwrap();
+    let now = txn.settle_snapshot().await.unwrap();
+    let deadlines = Arc::new(CommitDeadlines::default());
+    deadlines.replace(CommitDeadline::at(now.wall_ns));
+    let fenced = client.with_deadlines(deadlines).begin(TxnOptions::default());
+    fenced.put(b"a", bytes("2")).unwrap();
+    // The clock of the range goes past the deadline.
+    txn.commit().await.unwrap();
+    assert_eq!(fenced.commit().await.unwrap_err().kind(), KvErrorKind::Retry);
+    let reader = client.begin(TxnOptions::default());
+    assert_eq!(reader.get(b"a", LockStrength::Exclusive).await.unwrap(), Some(bytes("1")));
 }

@@ -103,12 +103,7 @@ impl Coordinator {
         let anchored = two.range_of(name) == two.range_of(all[0]);
         let staged = if anchored { all.iter().map(|name| key(name)).collect() } else { vec![] };
         let prepare = Prepare { anchor: key(all[0]), timestamp: at, staged };
-        let end = RequestKind::EndTxn(EndTxn {
-            commit: true,
-            prepare: Some(prepare),
-            commit_at: None,
-            for_good: false,
-        });
+        let end = RequestKind::EndTxn(EndTxn { commit: true, prepare: Some(prepare), ..EndTxn::default() });
         let response = self.ask(two, name, vec![put(name, value, 1), end]).await?;
         Ok(response.prepared_at.expect("prepared"))
     }
@@ -255,12 +250,7 @@ async fn what_was_read_must_still_hold_where_it_is_prepared_or_refreshed() {
     let written = two.node.client().ask_once(batch(header, vec![put("a", "later", 1)])).await.expect("put");
     assert!(written.commit_timestamp > Some(to));
     let prepare = Prepare { anchor: key("a"), timestamp: soon(), staged: vec![] };
-    let end = RequestKind::EndTxn(EndTxn {
-        commit: true,
-        prepare: Some(prepare),
-        commit_at: None,
-        for_good: false,
-    });
+    let end = RequestKind::EndTxn(EndTxn { commit: true, prepare: Some(prepare), ..EndTxn::default() });
     let stale = txn.ask_with(&two, "a", vec![put("a", "mine", 1), end], span("a")).await;
     assert_eq!(kind(stale), KvErrorKind::Retry);
     assert_eq!(two.get("a").await.as_deref(), Some("later"));
@@ -298,8 +288,7 @@ async fn a_commit_at_a_timestamp_is_there_or_nowhere() {
     let client = two.node.client();
     let commit = |at| {
         let txn = Coordinator::begin(&client);
-        let end =
-            RequestKind::EndTxn(EndTxn { commit: true, prepare: None, commit_at: Some(at), for_good: false });
+        let end = RequestKind::EndTxn(EndTxn { commit: true, commit_at: Some(at), ..EndTxn::default() });
         let two = &two;
         async move { txn.ask(two, "a", vec![put("a", "1", 1), end]).await }
     };
@@ -342,12 +331,8 @@ async fn transactions_without_coordinators_are_recovered() {
                 assert_eq!(txn.prepare(&two, name, "1", at, all).await, Ok(at));
             } else {
                 let prepare = Prepare { anchor: key("a"), timestamp: at, staged: vec![] };
-                let end = RequestKind::EndTxn(EndTxn {
-                    commit: true,
-                    prepare: Some(prepare),
-                    commit_at: None,
-                    for_good: false,
-                });
+                let end =
+                    RequestKind::EndTxn(EndTxn { commit: true, prepare: Some(prepare), ..EndTxn::default() });
                 let response = txn.ask(&two, name, vec![put(name, "1", 1), end]).await.expect("prepare");
                 assert_eq!(response.prepared_at, Some(at));
             }

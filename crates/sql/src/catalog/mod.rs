@@ -12,9 +12,8 @@
 //!
 //! A transaction that changes the schema reads the version key with an exclusive lock, so that there
 //! is one at a time; it works on a copy of the snapshot, which its own statements see, and writes each
-//! change to its transaction. After the commit the copy becomes the node's snapshot. One SQL node
-//! serves a tenant, so nobody else needs to be told; a second one would notice the version at its next
-//! schema change only.
+//! change to its transaction. After the commit the copy becomes the node's snapshot. Other SQL
+//! nodes of the tenant are told before the statement returns ([`crate::instances`]).
 //!
 //! Temporary tables are a session's own and no part of this (module `temporary`).
 //!

@@ -7,6 +7,7 @@
 //! | 1, 9, storage, index | garbage: keys to be cleared, of one index or (0) of all; at once, or with the process |
 //! | 2 | OID counter |
 //! | 3, storage | counter of a sequence |
+//! | 4, … | the SQL nodes that serve the tenant ([`crate::instances`]) |
 //! | storage ≥ 16384, … | contents of tables |
 //!
 //! Numbers are written with [`kv_api::encoding::encode_u64`].
@@ -35,6 +36,8 @@ const FORMAT: u8 = 1;
 const CATALOG: u64 = 1;
 const OID_COUNTER: u64 = 2;
 const SEQUENCES: u64 = 3;
+/// Records of SQL nodes (`crate::instances`).
+pub(crate) const INSTANCES: u64 = 4;
 
 /// Kinds of records under the catalog's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -80,9 +80,10 @@ impl DdlContext<'_> {
     /// 55006 if an index of it is built or dropped in steps, in which case the session waits and tries again if it
     /// can; what waiting for the lock ends with.
     pub(crate) async fn lock(&mut self, table: Oid, mode: u8) -> SqlResult<()> {
-        let shared = &self.view.shared;
-        if !shared.try_lock(LockKey::Table(table), mode) {
-            if mode >= mode::SHARE_UPDATE_EXCLUSIVE && shared.engine.online.is_busy(table) {
+        let (shared, key) = (&self.view.shared, LockKey::Table(table));
+        let is_free = shared.engine.locks.count_conflicting(shared.session, key, mode) == 0;
+        if !shared.holds(key, mode) {
+            if key.is_strong(mode) && self.is_busy(table, is_free).await? {
                 self.open.schema.online.busy = Some((table, mode));
                 let name = self.catalog.table(table).map(|table| table.name.as_str()).unwrap_or_default();
                 let message = format!(
@@ -93,7 +94,7 @@ impl DdlContext<'_> {
                      pg_stat_progress_create_index shows how far it is.",
                 ));
             }
-            shared.lock(LockKey::Table(table), mode).await?;
+            shared.lock(key, mode).await?;
         }
         if mode >= mode::SHARE {
             // The snapshot is older than the lock: it would lack what was committed in between, and an index that is built
@@ -101,6 +102,16 @@ impl DdlContext<'_> {
             self.open.txn.refresh().await.map_err(kv_error)?;
         }
         Ok(())
+    }
+
+    /// Whether an index of a table is built or dropped in steps, here or at another SQL node.
+    async fn is_busy(&self, table: Oid, is_free: bool) -> SqlResult<bool> {
+        let shared = &self.view.shared;
+        let here = shared.engine.online.is_busy(table);
+        if here || shared.standing().await?.alone {
+            return Ok(here && !is_free);
+        }
+        Ok(self.catalog.jobs.iter().any(|job| job.table == table))
     }
 
     // Names.

@@ -115,6 +115,11 @@ impl Activity {
 pub(crate) struct Registry(Mutex<BTreeMap<u64, Arc<Activity>>>);
 
 impl Registry {
+    /// Whether a statement runs, or a transaction is open.
+    pub(crate) fn any_busy(&self) -> bool {
+        self.0.lock().values().any(|activity| activity.state.load(Ordering::Relaxed) != b'I')
+    }
+
     pub(crate) fn add(&self, activity: Arc<Activity>) {
         self.0.lock().insert(activity.session, activity);
     }

@@ -182,7 +182,6 @@ impl Host<'_> {
     /// The advisory lock functions: session or transaction, exclusive or shared, waiting or not.
     async fn advisory(&self, name: &str, args: &[Datum]) -> SqlResult<Datum> {
         let shared = &self.view.shared;
-        let locks = &shared.engine.locks;
         if name == "pg_advisory_unlock_all" {
             shared.release_session_locks();
             return Ok(Datum::text(""));
@@ -197,7 +196,7 @@ impl Host<'_> {
         };
         let strength = if name.ends_with("_shared") { mode::SHARE } else { mode::ACCESS_EXCLUSIVE };
         if name.contains("_unlock") {
-            let released = locks.release(shared.session, key, strength, Scope::Session);
+            let released = shared.unlock_advisory(key, strength);
             if !released {
                 let kind = mode::NAMES[if strength == mode::SHARE { 4 } else { 6 }];
                 shared.notice(super::api::Notice::warning(
@@ -210,21 +209,7 @@ impl Host<'_> {
         let scope = if name.contains("_xact_") { Scope::Transaction } else { Scope::Session };
         let tries = name.starts_with("pg_try");
         let timeout = self.view.derived.lock_timeout;
-        let granted = match tries {
-            true => locks.try_lock(shared.session, key, strength, scope),
-            false => {
-                locks.lock(shared.session, key, strength, scope, timeout).await?;
-                true
-            }
-        };
-        if granted {
-            let mut held = shared.held.lock();
-            match scope {
-                Scope::Transaction => held.transaction.push((key, 1 << strength)),
-                Scope::Session if !held.session.contains(&key) => held.session.push(key),
-                Scope::Session => {}
-            }
-        }
+        let granted = shared.lock_advisory(key, strength, scope, (!tries, timeout)).await?;
         Ok(if tries { Datum::Bool(granted) } else { Datum::text("") })
     }
 }

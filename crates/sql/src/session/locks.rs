@@ -1,12 +1,14 @@
 //! Table locks and advisory locks, held in the SQL node's memory.
 //!
-//! One SQL node serves a tenant, so a lock of the node is a lock of the tenant. Table locks order
+//! Where several SQL nodes serve a tenant, those locks that may conflict with others' are taken in the memory of each
+//! ([`crate::instances`]); what is held here for another node has an owner of its own. Table locks order
 //! schema changes against the statements that use a table, with PostgreSQL's eight modes; rows are
 //! locked in the KV node. A cycle of waiters is found when it closes (40P01). A cycle that runs
 //! through a row lock as well is not seen here: a wait for a table lock ends after
 //! [`LONGEST_WAIT`] in any case.
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use sql_types::{Oid, SqlError, SqlResult, SqlState};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -37,12 +39,20 @@ pub(crate) mod mode {
     ];
 }
 
+impl LockKey {
+    /// Whether a lock in a mode concerns the other SQL nodes of the tenant: it may conflict with what is held there.
+    /// The table locks of queries and of INSERT, UPDATE and DELETE do not conflict with each other.
+    pub(crate) fn is_strong(self, mode: u8) -> bool {
+        !matches!(self, LockKey::Table(_)) || mode >= mode::SHARE_UPDATE_EXCLUSIVE
+    }
+}
+
 /// By mode, the modes it conflicts with, as bits.
 const CONFLICTS: [u8; 8] =
     [0b1000_0000, 0b1100_0000, 0b1111_0000, 0b1111_1000, 0b1110_1100, 0b1111_1100, 0b1111_1110, 0b1111_1111];
 
 /// What is locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum LockKey {
     /// The right to change the catalog.
     Catalog,
@@ -434,6 +444,18 @@ impl LockManager {
                 state.settle(key);
             }
         }
+    }
+
+    /// Whether an owner holds a lock in a mode, for however long.
+    pub(crate) fn holds(&self, owner: u64, key: LockKey, mode: u8) -> bool {
+        let state = self.0.lock();
+        let holds = state.entries.get(&key).map(|entry| &entry.holds[..]).unwrap_or_default();
+        holds.iter().any(|hold| hold.owner == owner && hold.modes() & (1 << mode) != 0)
+    }
+
+    /// Whether nobody holds or waits for anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().entries.is_empty()
     }
 
     /// What is waited for, by who waits.

@@ -172,6 +172,7 @@ impl Session {
 
     /// Makes the view show what the next statement is to see.
     async fn refresh_view(&mut self) -> SqlResult<()> {
+        self.follow_lease().await?;
         let open = self.transaction.as_ref();
         let own =
             open.and_then(|open| open.overlay.as_ref().or(open.past.as_ref().map(|past| &past.catalog)));

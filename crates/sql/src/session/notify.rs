@@ -1,4 +1,4 @@
-//! LISTEN and NOTIFY among the sessions of a node.
+//! LISTEN and NOTIFY among the sessions of a node. What goes to other nodes, and comes from there, is `instances::notes`.
 
 use super::api::Notification;
 use parking_lot::Mutex;
@@ -62,6 +62,11 @@ impl NotifyHub {
             }
             !listeners.is_empty()
         });
+    }
+
+    /// Whether nobody listens.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
     }
 
     /// The channels a session listens on.

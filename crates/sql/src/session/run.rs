@@ -384,6 +384,10 @@ impl Session {
         if self.temporary().is_some() {
             Box::pin(self.act_on_commit()).await?;
         }
+        if self.shared.held.lock().standing.is_some() || !self.shared.outgoing.lock().is_empty() {
+            // A function has changed the schema, locked a table, or sent notifications.
+            return Box::pin(self.commit()).await;
+        }
         let Some(open) = self.transaction.take() else { return Ok(()) };
         let result = open.txn.commit().await.map(|_| ()).map_err(|error| {
             let ambiguous = error.kind() == KvErrorKind::Ambiguous;

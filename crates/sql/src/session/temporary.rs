@@ -8,6 +8,7 @@ use crate::table::TableCodec;
 use kv_client::ScanOptions;
 use sql_types::SqlResult;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Session {
     /// The temporary objects that the next statement sees.
@@ -71,9 +72,22 @@ impl Session {
         }
     }
 
+    /// Replaces the temporary objects. As long as there are any, the node keeps its lease: their contents are its own.
+    pub(super) fn set_temporary(&mut self, temporary: Option<Arc<Temporary>>) {
+        let sessions = &self.shared.engine.instances.temporary;
+        match (self.temporary.is_some(), temporary.is_some()) {
+            (false, true) => drop(sessions.fetch_add(1, Ordering::AcqRel)),
+            (true, false) => drop(sessions.fetch_sub(1, Ordering::AcqRel)),
+            _ => {}
+        }
+        self.temporary = temporary;
+    }
+
     /// Clears what the temporary objects contain: the session ends, or wants them no more.
     pub(super) fn end_temporary(&mut self) {
-        if let Some(temporary) = self.temporary.take() {
+        let temporary = self.temporary.clone();
+        self.set_temporary(None);
+        if let Some(temporary) = temporary {
             self.shared.engine.clear_storage(temporary.storages().map(|storage| (storage, 0)).collect());
         }
     }

@@ -20,6 +20,7 @@ use crate::catalog::{CatalogSnapshot, Garbage};
 use crate::ddl::online::{self, Online};
 use crate::dml::deferred::{Deferred, DeferredMark};
 use crate::exec::kv_error;
+use crate::instances::lease_ended;
 use crate::routine::statements::SessionMark;
 use kv_api::KvErrorKind;
 use kv_client::{Isolation, Savepoint, Txn, TxnOptions};
@@ -67,6 +68,8 @@ pub(crate) struct Open {
     /// Where it reads, unless that is the present.
     pub past: Option<Past>,
     pub failed: bool,
+    /// The registration of the node under which it began.
+    pub registration: u64,
     /// Whether a statement has run in it.
     pub used: bool,
     pub started: i64,
@@ -137,6 +140,7 @@ impl Session {
             read_only,
             past,
             failed: false,
+            registration: self.shared.engine.instances.registration(),
             used: false,
             started: now_micros(),
             catalog: None,
@@ -155,9 +159,10 @@ impl Session {
         self.shared.settings.lock().rollback_to(0);
         self.shared.outgoing.lock().clear();
         let Some(open) = &self.transaction else { return };
+        let registration = self.shared.engine.instances.registration();
         let txn = self.new_txn(open.isolation, open.read_only, open.past.as_ref());
         if let Some(open) = &mut self.transaction {
-            open.txn = txn;
+            (open.txn, open.registration) = (txn, registration);
             open.overlay = None;
             open.temporary = None;
             open.catalog = None;
@@ -165,6 +170,49 @@ impl Session {
             open.statistics.clear();
             let left = std::mem::take(&mut open.schema);
             self.shared.engine.clear_storage(left.clear_on_abort);
+        }
+    }
+
+    /// Waits for the node's lease. A transaction that began under another one has failed, unless it has done nothing yet.
+    ///
+    /// # Errors
+    /// 08006 if there is no lease to be had; 57P01 if advisory locks of the session went with one; 40001.
+    pub(super) async fn follow_lease(&mut self) -> SqlResult<()> {
+        let engine = self.shared.engine.clone();
+        engine.instances.leased(&engine).await?;
+        let registration = engine.instances.registration();
+        self.shared.check_advisory(registration)?;
+        match &self.transaction {
+            Some(open) if open.registration != registration && !open.failed && open.past.is_none() => {
+                if open.used || !open.txn.is_pristine() {
+                    return Err(lease_ended());
+                }
+                let txn = self.new_txn(open.isolation, open.read_only, None);
+                if let Some(open) = &mut self.transaction {
+                    (open.txn, open.registration) = (txn, registration);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes notifications for the other SQL nodes, as part of the transaction.
+    async fn post_outgoing(&self) -> SqlResult<Option<tokio::sync::OwnedMutexGuard<()>>> {
+        let outgoing = self.shared.outgoing.lock().clone();
+        let Some(open) = self.transaction.as_ref().filter(|_| !outgoing.is_empty()) else { return Ok(None) };
+        let sender = (self.shared.database, self.shared.process_id);
+        self.shared.engine.instances.post(&open.txn, sender, &outgoing).await
+    }
+
+    /// Makes sure that all SQL nodes know of the transaction's strong locks until it has ended.
+    async fn confirm_standing(&self) -> SqlResult<()> {
+        let standing = self.shared.held.lock().standing;
+        match (standing, &self.transaction) {
+            (Some(standing), Some(open)) if open.schema.locked || open.txn.has_writes() => {
+                self.shared.engine.instances.confirm(&open.txn, standing).await
+            }
+            _ => Ok(()),
         }
     }
 
@@ -273,6 +321,18 @@ impl Session {
             self.abort();
             return Err(error);
         }
+        if let Err(error) = self.confirm_standing().await {
+            self.abort();
+            return Err(error);
+        }
+        // Held until the commit has returned.
+        let _turn = match self.post_outgoing().await {
+            Ok(turn) => turn,
+            Err(error) => {
+                self.abort();
+                return Err(error);
+            }
+        };
         let Some(open) = self.transaction.take() else {
             self.end_settings(true);
             return Ok(());
@@ -281,6 +341,10 @@ impl Session {
             // Goes on if the client leaves: the node must learn of a new catalog.
             let engine = self.shared.engine.clone();
             let mut open = open;
+            let (alone, asked) = {
+                let mut held = self.shared.held.lock();
+                (held.standing.is_none_or(|standing| standing.alone), std::mem::take(&mut held.asked))
+            };
             let committing = tokio::spawn(async move {
                 let result = open.txn.commit().await;
                 match (&result, &open.overlay) {
@@ -289,6 +353,9 @@ impl Session {
                         engine.publish(overlay.clone());
                         if let Some(started) = open.schema.online.started.take() {
                             online::start(&engine, started);
+                        }
+                        if !alone {
+                            engine.instances.announce(&engine, asked).await;
                         }
                         engine.place_tables(before, overlay).await;
                     }
@@ -320,7 +387,7 @@ impl Session {
                     engine.publish(overlay);
                 }
                 if open.temporary.is_some() {
-                    self.temporary = open.temporary.filter(|temporary| !temporary.is_empty());
+                    self.set_temporary(open.temporary.filter(|temporary| !temporary.is_empty()));
                 }
                 engine.clear_storage(open.schema.clear_on_commit);
                 engine.clear_storage(open.schema.clear_at_end);

@@ -166,7 +166,13 @@ impl Session {
             }
             other => {
                 let past = guarded(&cancel, deadline, self.past_of(other)).await?;
-                self.run_quick(other, past)?
+                let tag = self.run_quick(other, past)?;
+                if matches!(other, Command::Listen(_)) {
+                    // What other SQL nodes send comes here once they know of this one.
+                    let engine = self.shared.engine.clone();
+                    guarded(&cancel, deadline, engine.meet_others()).await?;
+                }
+                tag
             }
         };
         portal.progress = Progress::Done;
@@ -448,7 +454,7 @@ impl Session {
                 }
             };
             let key = LockKey::Table(oid);
-            if nowait && !self.shared.try_lock(key, mode) {
+            if nowait && !self.shared.lock_now(key, mode).await? {
                 let message = format!("could not obtain lock on relation \"{}\"", name.name);
                 return Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message));
             }

@@ -12,6 +12,7 @@ use crate::catalog::routine::RoutineDescriptor;
 use crate::catalog::temporary::Temporary;
 use crate::catalog::{CatalogSnapshot, DatabaseCatalog};
 use crate::engine::Engine;
+use crate::instances::{Asked, Standing};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use sql_types::context::{EvalContext, Random, TextContext};
@@ -23,6 +24,8 @@ use std::time::Duration;
 
 /// How long the end of a change in steps is waited for, unless `lock_timeout` says otherwise.
 const LONGEST_BUILD: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a lock is waited for at other SQL nodes, while it is held here, in case an index is built there.
+const PATIENCE_WITH_JOBS: Duration = Duration::from_secs(1);
 /// Notices kept until they are sent.
 const MOST_NOTICES: usize = 10_000;
 
@@ -66,6 +69,14 @@ pub(crate) struct Named {
 pub(crate) struct Held {
     pub transaction: SmallVec<[(LockKey, u8); 4]>,
     pub session: Vec<LockKey>,
+    /// Who else there was when the transaction first needed a strong lock.
+    pub standing: Option<Standing>,
+    /// What other SQL nodes hold for the transaction.
+    pub asked: Vec<Asked>,
+    /// What other SQL nodes hold for the session.
+    pub asked_for_session: Vec<((LockKey, u8), Asked)>,
+    /// The registration of the node under which it took advisory locks of the session.
+    pub registration: u64,
 }
 
 impl Shared {
@@ -92,41 +103,196 @@ impl Shared {
 
     /// Takes a table lock, waiting for it; true if it had to wait.
     pub(crate) async fn lock(&self, key: LockKey, mode: u8) -> SqlResult<bool> {
+        let timeout = self.settings.lock().derived().lock_timeout;
+        if key.is_strong(mode) {
+            return Box::pin(self.lock_strongly(key, mode, timeout)).await;
+        }
         if self.try_lock(key, mode) {
             return Ok(false);
         }
-        let timeout = self.settings.lock().derived().lock_timeout;
         self.engine.locks.lock(self.session, key, mode, Scope::Transaction, timeout).await?;
         note(&mut self.held.lock(), key, mode);
         Ok(true)
     }
 
-    /// The same, for a lock that may be held for as long as an index is built.
-    pub(crate) async fn lock_in_the_end(&self, key: LockKey, mode: u8) -> SqlResult<bool> {
+    /// Takes a lock that may conflict with what is held at other SQL nodes.
+    async fn lock_strongly(&self, key: LockKey, mode: u8, timeout: Option<Duration>) -> SqlResult<bool> {
+        if self.holds(key, mode) {
+            return Ok(false);
+        }
+        if !self.standing().await?.alone {
+            return self.lock_everywhere(key, mode, (true, timeout)).await.map(|()| true);
+        }
         if self.try_lock(key, mode) {
             return Ok(false);
         }
-        let timeout = self.settings.lock().derived().lock_timeout.unwrap_or(LONGEST_BUILD);
-        self.engine.locks.lock(self.session, key, mode, Scope::Transaction, Some(timeout)).await?;
+        self.engine.locks.lock(self.session, key, mode, Scope::Transaction, timeout).await?;
         note(&mut self.held.lock(), key, mode);
         Ok(true)
     }
 
+    /// Takes a table lock if that needs no waiting for whoever holds it.
+    ///
+    /// # Errors
+    /// What keeps other SQL nodes from being asked.
+    pub(crate) async fn lock_now(&self, key: LockKey, mode: u8) -> SqlResult<bool> {
+        if !key.is_strong(mode) || self.holds(key, mode) || self.standing().await?.alone {
+            return Ok(self.try_lock(key, mode));
+        }
+        match self.lock_everywhere(key, mode, (false, None)).await {
+            Err(error) if error.code == SqlState::LOCK_NOT_AVAILABLE => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
+    async fn lock_everywhere(
+        &self,
+        key: LockKey,
+        mode: u8,
+        waiting: (bool, Option<Duration>),
+    ) -> SqlResult<()> {
+        let (engine, scope) = (&self.engine, Scope::Transaction);
+        let asked =
+            engine.instances.lock_everywhere(engine, self.session, (key, mode), scope, waiting).await?;
+        let mut held = self.held.lock();
+        note(&mut held, key, mode);
+        held.asked.push(asked);
+        Ok(())
+    }
+
+    /// Takes an advisory lock, waiting for it if that is wanted; whether it has got it.
+    pub(crate) async fn lock_advisory(
+        &self,
+        key: LockKey,
+        mode: u8,
+        scope: Scope,
+        (waits, timeout): (bool, Option<Duration>),
+    ) -> SqlResult<bool> {
+        let (engine, session) = (&self.engine, self.session);
+        let again = engine.locks.holds(session, key, mode);
+        if !again && engine.instances.knows_others() {
+            let waiting = (waits, timeout);
+            let asked = engine.instances.lock_everywhere(engine, session, (key, mode), scope, waiting).await;
+            let asked = match asked {
+                Err(error) if !waits && error.code == SqlState::LOCK_NOT_AVAILABLE => return Ok(false),
+                asked => asked?,
+            };
+            let mut held = self.held.lock();
+            match scope {
+                Scope::Transaction => held.asked.push(asked),
+                Scope::Session => held.asked_for_session.push(((key, mode), asked)),
+            }
+        } else if !waits {
+            if !engine.locks.try_lock(session, key, mode, scope) {
+                return Ok(false);
+            }
+        } else {
+            engine.locks.lock(session, key, mode, scope, timeout).await?;
+        }
+        let mut held = self.held.lock();
+        match scope {
+            Scope::Transaction => held.transaction.push((key, 1 << mode)),
+            Scope::Session => {
+                held.registration = engine.instances.registration();
+                if !held.session.contains(&key) {
+                    held.session.push(key);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives back an advisory lock of the session once; false if it has none.
+    pub(crate) fn unlock_advisory(&self, key: LockKey, mode: u8) -> bool {
+        let locks = &self.engine.locks;
+        let released = locks.release(self.session, key, mode, Scope::Session);
+        if released && !locks.holds(self.session, key, mode) {
+            self.held.lock().asked_for_session.retain(|(known, _)| *known != (key, mode));
+        }
+        released
+    }
+
+    /// Fails if the session has lost its advisory locks, with its node's lease.
+    ///
+    /// # Errors
+    /// 57P01.
+    pub(crate) fn check_advisory(&self, registration: u64) -> SqlResult<()> {
+        {
+            let held = self.held.lock();
+            if held.session.is_empty() || held.registration == registration {
+                return Ok(());
+            }
+        }
+        self.release_session_locks();
+        let message = "advisory locks of the session are lost: the lease of the SQL node has ended";
+        Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, message))
+    }
+
+    /// Who else there was when the transaction first needed a strong lock, which is now unless it was before.
+    pub(crate) async fn standing(&self) -> SqlResult<Standing> {
+        let known = self.held.lock().standing;
+        if let Some(standing) = known {
+            return Ok(standing);
+        }
+        let standing = self.engine.instances.standing(&self.engine).await?;
+        self.held.lock().standing = Some(standing);
+        Ok(standing)
+    }
+
+    /// Whether the transaction holds a lock.
+    pub(crate) fn holds(&self, key: LockKey, mode: u8) -> bool {
+        let held = self.held.lock();
+        held.transaction.iter().any(|(known, modes)| *known == key && modes & (1 << mode) != 0)
+    }
+
+    /// The same, for a lock that may be held for as long as an index is built.
+    pub(crate) async fn lock_in_the_end(&self, key: LockKey, mode: u8) -> SqlResult<bool> {
+        let timeout = self.settings.lock().derived().lock_timeout.unwrap_or(LONGEST_BUILD);
+        if self.standing().await?.alone || self.holds(key, mode) {
+            return Box::pin(self.lock_strongly(key, mode, Some(timeout))).await;
+        }
+        let ends = tokio::time::Instant::now() + timeout;
+        loop {
+            self.engine.end_of_jobs(key, ends).await?;
+            // A job that begins just now waits for what is held already: it is let go on soon.
+            let left = ends.saturating_duration_since(tokio::time::Instant::now());
+            match self.lock_everywhere(key, mode, (true, Some(left.min(PATIENCE_WITH_JOBS)))).await {
+                Err(error) if error.code == SqlState::LOCK_NOT_AVAILABLE && left > PATIENCE_WITH_JOBS => {}
+                result => return result.map(|()| true),
+            }
+        }
+    }
+
     /// Gives back the locks of the transaction.
     pub(crate) fn release_transaction_locks(&self) {
-        let keys = std::mem::take(&mut self.held.lock().transaction);
+        let (keys, asked) = {
+            let mut held = self.held.lock();
+            held.standing = None;
+            (std::mem::take(&mut held.transaction), std::mem::take(&mut held.asked))
+        };
+        drop(asked);
         if !keys.is_empty() {
             self.engine.locks.release_all(
                 self.session,
                 keys.into_iter().map(|(key, _)| key),
                 Scope::Transaction,
             );
+            let mut held = self.held.lock();
+            if !held.asked_for_session.is_empty() {
+                // Locks that were the session's first, and then the transaction's only.
+                held.asked_for_session
+                    .retain(|((key, mode), _)| self.engine.locks.holds(self.session, *key, *mode));
+            }
         }
     }
 
     /// Gives back the session's advisory locks.
     pub(crate) fn release_session_locks(&self) {
-        let keys = std::mem::take(&mut self.held.lock().session);
+        let (keys, asked) = {
+            let mut held = self.held.lock();
+            (std::mem::take(&mut held.session), std::mem::take(&mut held.asked_for_session))
+        };
+        drop(asked);
         self.engine.locks.release_all(self.session, keys, Scope::Session);
     }
 }

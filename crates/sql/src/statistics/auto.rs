@@ -149,6 +149,11 @@ async fn read(engine: &Arc<Engine>, oid: Oid) -> SqlResult<bool> {
     if !engine.locks.try_lock(owner, key, mode::SHARE_UPDATE_EXCLUSIVE, Scope::Transaction) {
         return Ok(false);
     }
+    // It may have lapsed while the table was read.
+    if let Err(error) = engine.instances.leased(engine).await {
+        engine.locks.release(owner, key, mode::SHARE_UPDATE_EXCLUSIVE, Scope::Transaction);
+        return Err(error);
+    }
     let written = match find().filter(|now| now.storage == table.storage) {
         None => Ok(true),
         Some(now) => {

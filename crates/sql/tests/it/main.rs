@@ -11,6 +11,7 @@ mod engines;
 mod indexes;
 mod inverted;
 mod memory;
+mod nodes;
 mod online;
 mod operators;
 mod partial;

@@ -1,10 +1,12 @@
 //! Temporary tables between sessions: who sees them, what they hold up, and what is left of them.
 
-use crate::database::{Database, run, session};
+use crate::database::{Database, engine_of, run, session};
+use crate::support::client_of;
 use kv_api::Span;
 use kv_client::{ScanOptions, TxnOptions};
 use sql::catalog::store::{Section, record_key};
 use sql::engine::Engine;
+use sql::exec::NodeBudget;
 use sql_types::SqlState;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,18 +81,34 @@ async fn what_a_rollback_undoes_is_gone() {
     until_cleared(&db.engine).await;
 }
 
-#[tokio::test]
-async fn the_next_process_clears_what_one_left_behind() {
-    let mut db = Database::open().await;
-    db.execute("CREATE TABLE p (a int); CREATE TEMP TABLE t AS SELECT n FROM generate_series(1, 100) n")
-        .await;
-    let (kv, tenant) = (db.engine.kv().clone(), db.engine.tenant().clone());
-    assert_eq!(garbage(&db.engine).await, 1);
-    // As if the process ended with its sessions open.
-    std::mem::forget(db);
-    let engine: Arc<Engine> = Engine::open(kv, tenant).await.unwrap();
-    let mut fresh = session(&engine).await;
+#[test]
+fn the_next_process_clears_what_one_left_behind() {
+    let process = || tokio::runtime::Runtime::new().expect("a runtime");
+    let (first, next) = (process(), process());
+    let tenant = first.block_on(async {
+        let mut db = Database::open().await;
+        db.execute("CREATE TABLE p (a int); CREATE TEMP TABLE t AS SELECT n FROM generate_series(1, 100) n")
+            .await;
+        assert_eq!(garbage(&db.engine).await, 1);
+        let tenant = db.engine.kv().tenant();
+        // Its sessions stay open.
+        std::mem::forget(db);
+        tenant
+    });
     let count = "SELECT count(*) FROM pg_class WHERE relname IN ('p', 't')";
-    assert_eq!(run(&mut fresh, count, &[]).await.unwrap().rows, ["1"]);
-    until_cleared(&engine).await;
+    next.block_on(async {
+        let mut other = crate::nodes::node(tenant).await;
+        assert_eq!(other.rows(count).await, ["1"]);
+        // Not while it may live.
+        assert_eq!(garbage(&other.engine).await, 1);
+        other.engine.retire().await;
+    });
+    first.shutdown_background();
+    next.block_on(async {
+        let memory = NodeBudget::new(NodeBudget::DEFAULT_BYTES, None);
+        let engine = engine_of(Arc::new(client_of(tenant)), memory).await;
+        let mut fresh = session(&engine).await;
+        assert_eq!(run(&mut fresh, count, &[]).await.unwrap().rows, ["1"]);
+        until_cleared(&engine).await;
+    });
 }

@@ -98,6 +98,7 @@ impl Txn {
 
     /// Commits within one range, at a timestamp if there is one.
     pub(super) async fn commit_in(&self, range_id: u64, at: Option<Timestamp>) -> KvResult<Attempt> {
+        self.check_deadline(at.unwrap_or_default())?;
         let (mut batch, place, key) = {
             let mut state = self.state.lock();
             let mut header = state.header(range_id, ReadOptions::default(), true, 0);
@@ -108,7 +109,8 @@ impl Txn {
             let Some(part) = state.parts.get(range_id) else { return Ok(Attempt::Again) };
             let mut requests = state.buffer.outcome(&part.at);
             let (place, key) = (part.required_place(), requests.is_empty().then(|| part.key.clone()));
-            let end = EndTxn { commit: true, commit_at: at, ..EndTxn::default() };
+            let deadline = self.deadline();
+            let end = EndTxn { commit: true, commit_at: at, deadline, ..EndTxn::default() };
             requests.push(RequestKind::EndTxn(end).into());
             // A commit may come to hold locks before it fails.
             state.parts.get_mut(range_id).into_iter().for_each(|part| part.known = true);

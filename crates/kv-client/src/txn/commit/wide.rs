@@ -29,6 +29,7 @@ use super::share::Share;
 use super::verdict::{Decision, decide};
 use super::{Shares, ambiguous};
 use crate::client::KvClient;
+use crate::deadline::CommitDeadline;
 use crate::faults::Bug;
 use crate::metrics::metrics;
 use crate::router::{SendError, Sending};
@@ -64,6 +65,8 @@ pub struct Order {
     pub lock_timeout_ms: u32,
     /// When ranges are asked no more.
     pub give_up: Instant,
+    /// The latest timestamp at which it may commit.
+    pub deadline: Option<Arc<CommitDeadline>>,
 }
 
 /// Tells who waits for the commit, once.
@@ -143,6 +146,7 @@ impl Txn {
             snapshot: state.read_timestamp,
             lock_timeout_ms: state.lock_timeout_ms,
             give_up: Instant::now() + GIVE_UP,
+            deadline: self.deadline.clone(),
         };
         let others = state.farewells(|range_id| !writers.iter().any(|share| share.at.range_id == range_id));
         state.status = Status::Ended;
@@ -229,6 +233,9 @@ impl Wide {
     /// Brings the transaction to where it is committed, or cannot be.
     async fn decide(&mut self) -> Result<Settled, Failure> {
         let Order { at, snapshot, .. } = *self.order;
+        let deadline = self.order.deadline.clone();
+        let check = |at| deadline.as_ref().map_or(Ok(()), |deadline| deadline.check(at));
+        check(at).map_err(Failure::Aborted)?;
         refresh(&self.client, &self.readers, snapshot, at).await.map_err(Failure::Aborted)?;
         let prepared = self.prepare_all().await?;
         let staged = !self.order.staged.is_empty();
@@ -239,6 +246,7 @@ impl Wide {
             }
             Decision::Record(at) => (at, true),
             Decision::Move(to) => {
+                check(to).map_err(|error| self.failed(error))?;
                 // Some are prepared above where the record says: nobody can take it for committed that has not yet.
                 let prepared: Vec<Share> = self.writers.iter().map(Share::as_prepared).collect();
                 let refreshed = tokio::join!(

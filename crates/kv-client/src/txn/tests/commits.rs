@@ -2,6 +2,7 @@
 
 use super::super::model::{Model, Play, RANGE, Record};
 use super::{begin, bytes, kind, put, wall_ns};
+use crate::deadline::{CommitDeadline, CommitDeadlines};
 use crate::{Isolation, Txn, TxnOptions};
 use kv_api::batch::{BatchRequest, EndTxn, Prepare, RequestKind};
 use kv_api::{KvError, KvErrorKind, LockStrength, Timestamp};
@@ -531,4 +532,32 @@ async fn a_record_that_was_aborted_aborts_the_commit() {
     txn.commit().await.unwrap();
     model.settled().await;
     assert!(is_new(&model, &["a", "n"]));
+}
+
+#[tokio::test]
+async fn nothing_commits_after_the_deadline_under_which_it_began() {
+    let model = two_ranges().await;
+    let deadlines = Arc::new(CommitDeadlines::default());
+    let client = model.client.with_deadlines(deadlines.clone());
+    let past = CommitDeadline::at(1);
+    for keys in [&["a"][..], &["a", "x"], &["x"]] {
+        deadlines.replace(past.clone());
+        let fenced = client.begin(TxnOptions::default());
+        let reader = client.begin(TxnOptions::default());
+        assert_eq!(reader.get(b"x", LockStrength::None).await.unwrap(), None);
+        write(&fenced, keys);
+        write(&reader, &["a"]);
+        // What begins later is no concern of theirs.
+        deadlines.replace(CommitDeadline::none());
+        assert_eq!(kind(fenced.commit().await), KvErrorKind::Retry, "{keys:?}");
+        assert_eq!(kind(reader.commit().await), KvErrorKind::Retry);
+        assert!(model.store.lock().newest().values().all(|value| *value != bytes("new")));
+    }
+    let lease = CommitDeadline::at(1);
+    deadlines.replace(lease.clone());
+    let renewed = client.begin(TxnOptions::default());
+    write(&renewed, &["a", "x"]);
+    lease.extend(wall_ns() + 60_000_000_000);
+    renewed.commit().await.unwrap();
+    assert!(is_new(&model, &["a", "x"]));
 }

@@ -24,14 +24,14 @@ pub(super) enum Users {
 /// kept from anything: a transaction that goes on with its next statement knows the new version, too, but what it wrote
 /// before is not committed yet.
 ///
-/// This works because one SQL node serves a tenant and its locks are in its memory. With several, this is where each
-/// would hold a lease on the version of the descriptor that it uses (F1, section 4; `cockroachdb-2020`, section 5.4): the
-/// function would wait until no lease on an earlier version than the newest is left, which bounds
-/// the versions in use to two, and nodes would commit before the lease of what they used ends. A node that died
-/// needs no care today: what it did not commit is gone with it before another takes over.
+/// The other SQL nodes of the tenant are asked to do the same ([`crate::instances`]), once they know the version that was
+/// published last. One that registers later begins with that version. One that does not answer is waited for until its lease has
+/// ended: nothing that it did under an earlier version is committed after that. So two versions at most are in use at a
+/// time (F1, section 4).
 ///
 /// # Errors
-/// 40P01 if one of the transactions waits for the job; 55P03 after the job's lock timeout.
+/// 40P01 if one of the transactions waits for the job; 55P03 after the job's lock timeout; 40001 if the node loses its
+/// lease.
 pub(super) async fn older_versions_gone(
     engine: &Engine,
     job: &Job,
@@ -46,5 +46,7 @@ pub(super) async fn older_versions_gone(
     job.progress.set_phase(phase);
     let lockers = engine.locks.count_conflicting(job.owner, key, mode) as u64;
     job.progress.lockers.store(lockers, Relaxed);
-    engine.locks.drain(job.owner, key, mode, job.lock_timeout).await
+    let elsewhere = engine.drain_elsewhere(job, mode);
+    tokio::try_join!(engine.locks.drain(job.owner, key, mode, job.lock_timeout), elsewhere)?;
+    Ok(())
 }

@@ -100,9 +100,10 @@ impl DdlContext<'_> {
             return Err(SqlError::internal("a change of no index"));
         };
         index.state = state;
-        let record = JobRecord::new(kind, oid, index.oid);
-        self.open.txn.put(&record.key(), record.encode()?).map_err(kv_error)?;
         let shared = &self.view.shared;
+        let record = JobRecord::new(kind, oid, index.oid, shared.engine.instances.id());
+        self.open.txn.put(&record.key(), record.encode()?).map_err(kv_error)?;
+        self.catalog.jobs.push(record);
         let owner = shared.engine.next_session();
         let lock = JobLock::handed_over(&shared.engine.locks, shared.session, owner, oid)
             .ok_or_else(|| SqlError::internal("a change in steps without a lock"))?;

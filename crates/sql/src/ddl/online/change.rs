@@ -113,6 +113,7 @@ async fn attempt(engine: &Engine, job: &Job, step: Step) -> SqlResult<Done> {
     match txn.commit().await {
         Ok(_) => {
             engine.publish(Arc::new(changed));
+            engine.announce().await;
             Ok(done)
         }
         Err(error) => {
@@ -142,6 +143,9 @@ fn apply(txn: &Txn, catalog: &mut CatalogSnapshot, job: &Job, step: Step, is_job
     }
     let mut changed = (*table).clone();
     let key = JobRecord::key_of(job.table, job.index);
+    if step == Step::Remove || step == Step::To(IndexState::Public) {
+        catalog.jobs.retain(|known| (known.table, known.index) != (job.table, job.index));
+    }
     let done = match step {
         Step::To(state) => {
             if let Some(index) = changed.indexes.get_mut(position) {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 /// A job that the node runs.
 #[derive(Debug)]
@@ -105,6 +106,15 @@ impl JobLock {
         let free = locks.try_lock(owner, LockKey::Table(table), MODE, Scope::Session);
         free.then(|| JobLock { locks: locks.clone(), owner, table })
     }
+
+    /// Takes the lock when it is free.
+    ///
+    /// # Errors
+    /// 40P01; 55P03 after the longest wait for a lock.
+    pub async fn wait(locks: &Arc<LockManager>, owner: u64, table: Oid) -> SqlResult<Self> {
+        locks.lock(owner, LockKey::Table(table), MODE, Scope::Session, None).await?;
+        Ok(JobLock { locks: locks.clone(), owner, table })
+    }
 }
 
 impl Drop for JobLock {
@@ -117,26 +127,40 @@ impl Drop for JobLock {
 #[derive(Default)]
 pub(crate) struct Jobs {
     /// By index.
-    running: Mutex<HashMap<Oid, Arc<Job>>>,
+    running: Mutex<HashMap<Oid, (Arc<Job>, AbortHandle)>>,
     pub pace: BatchPace,
 }
 
 impl Jobs {
-    pub(super) fn add(&self, job: &Arc<Job>) {
-        self.running.lock().insert(job.index, job.clone());
+    pub(super) fn add(&self, job: &Arc<Job>, running: AbortHandle) {
+        self.running.lock().insert(job.index, (job.clone(), running));
     }
 
     pub(super) fn remove(&self, job: &Job) {
-        self.running.lock().remove(&job.index);
+        // Somebody may have taken it up again.
+        let mut running = self.running.lock();
+        if running.get(&job.index).is_some_and(|(known, _)| known.owner == job.owner) {
+            running.remove(&job.index);
+        }
+    }
+
+    /// Leaves all jobs to whoever takes them up: the instance has lost its lease.
+    pub fn leave(&self) {
+        self.running.lock().drain().for_each(|(_, (_, running))| running.abort());
+    }
+
+    /// Whether a job of an index runs.
+    pub fn runs(&self, index: Oid) -> bool {
+        self.running.lock().contains_key(&index)
     }
 
     /// The jobs that run.
     pub fn all(&self) -> Vec<Arc<Job>> {
-        self.running.lock().values().cloned().collect()
+        self.running.lock().values().map(|(job, _)| job.clone()).collect()
     }
 
     /// Whether a job holds its lock on a table.
     pub fn is_busy(&self, table: Oid) -> bool {
-        self.running.lock().values().any(|job| job.table == table)
+        self.running.lock().values().any(|(job, _)| job.table == table)
     }
 }

@@ -17,8 +17,8 @@
 //! that does not know the index and removes a row leaves an entry behind if another has written one.
 //!
 //! What remains of a change if the node is killed is the state in the table's descriptor and, beside it, a record of
-//! the job ([`JobRecord`]). The first thing that the next node of the tenant does with the catalog is to
-//! take up the jobs in it ([`run`]), from the key that the record says. One that nobody waits for any more is finished,
+//! the job ([`JobRecord`]). It names the instance that does it ([`crate::instances`]): another that finds, when it registers
+//! or when a lease has ended, that this one is no more, takes the job up ([`run`]), from the key that the record says. One that nobody waits for any more is finished,
 //! too: a client that lost its connection because the node died finds the index a little later.
 //!
 //! # The backfill
@@ -50,11 +50,12 @@
 //! A job holds SHARE UPDATE EXCLUSIVE on the table, from the transaction that begins it to the end. Another schema
 //! change of the table waits for that before it locks the catalog, which the job needs to come to its end; within
 //! a transaction block that has done something already it fails with 55006. Barriers wait for the transactions that
-//! are there, and keep nobody from starting new ones.
+//! are there, at all SQL nodes, and keep nobody from starting new ones. At other nodes no lock says that a job is at work:
+//! its record in the catalog does, which schema changes there look for.
 //!
 //! # What is missing
 //!
-//! Several SQL nodes ([`barrier`]). Backfills by several workers. A job whose node goes away because nobody is
+//! Backfills by several workers. A job whose node goes away because nobody is
 //! connected waits until the tenant is woken. A way to cancel a build that nobody waits for any more, but to drop the index
 //! after it. REINDEX does nothing, for nothing bloats.
 //!

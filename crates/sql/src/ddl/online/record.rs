@@ -41,6 +41,9 @@ pub(crate) struct JobRecord {
     /// Batches that were committed.
     #[serde(default)]
     pub batches: u64,
+    /// The instance that does it (`crate::instances`); 0 if none has said so.
+    #[serde(default)]
+    pub instance: u64,
 }
 
 fn damaged(what: &str) -> SqlError {
@@ -49,8 +52,8 @@ fn damaged(what: &str) -> SqlError {
 
 impl JobRecord {
     /// A job that begins.
-    pub fn new(kind: JobKind, table: Oid, index: Oid) -> Self {
-        JobRecord { version: VERSION, kind, table, index, rest: None, rows: 0, batches: 0 }
+    pub fn new(kind: JobKind, table: Oid, index: Oid, instance: u64) -> Self {
+        JobRecord { version: VERSION, kind, table, index, rest: None, rows: 0, batches: 0, instance }
     }
 
     /// Where it is stored.
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn records_are_read_as_they_were_written_and_not_if_they_are_of_the_future() {
-        let mut record = JobRecord::new(JobKind::Build, 16400, 16410);
+        let mut record = JobRecord::new(JobKind::Build, 16400, 16410, 7);
         assert_eq!(record.rest().unwrap(), None);
         record.set_rest(b"\x00\xffa", b"b");
         (record.rows, record.batches) = (7, 2);

@@ -10,10 +10,16 @@ use super::record::{JobKind, JobRecord};
 use crate::catalog::CatalogSnapshot;
 use crate::catalog::descriptor::IndexState;
 use crate::engine::Engine;
+use crate::exec::kv_error;
+use crate::instances::lease_ended;
+use kv_api::LockStrength;
+use kv_client::TxnOptions;
 use sql_types::{SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The first pause before what could not be done is tried again.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before what could not be undone is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How often that is tried. Then it is left to the next node.
@@ -22,37 +28,87 @@ const ATTEMPTS: u32 = 20;
 /// Runs a job whose first step is committed.
 pub(crate) fn start(engine: &Arc<Engine>, started: Started) {
     let Started { job, lock, kind } = started;
-    engine.online.add(&job);
+    let running = tokio::spawn(run(engine.clone(), job.clone(), lock, kind));
+    engine.online.add(&job, running.abort_handle());
     let engine = engine.clone();
     tokio::spawn(async move {
-        let running = tokio::spawn(run(engine.clone(), job.clone(), lock, kind));
         if let Err(error) = running.await {
-            // It is left to the next node; who waits is told.
+            // It is left to whoever takes it up; who waits is told.
             engine.online.remove(&job);
-            job.end(Err(SqlError::internal(error.to_string())));
+            job.end(Err(if error.is_cancelled() {
+                lease_ended()
+            } else {
+                SqlError::internal(error.to_string())
+            }));
         }
     });
 }
 
-/// Takes up what an earlier node has left unfinished.
-pub(crate) fn resume(engine: &Arc<Engine>, catalog: &CatalogSnapshot) {
-    for record in &catalog.jobs {
+/// Takes up what instances that are no more have left unfinished: all but `live` ones.
+pub(crate) fn resume(engine: &Arc<Engine>, catalog: &CatalogSnapshot, live: &[u64]) {
+    for record in catalog.jobs.iter().filter(|record| !live.contains(&record.instance)) {
+        if engine.online.runs(record.index) {
+            continue;
+        }
         let owner = engine.next_session();
         let database = catalog.table(record.table).map_or(0, |table| table.database);
-        let job = Job::new((database, record.table, record.index), owner, None, None);
-        let Some(lock) = JobLock::free(&engine.locks, owner, record.table) else {
-            // Two jobs of a table: the second waits for the next node. Its index is written to and not read.
-            tracing::warn!(table = record.table, index = record.index, "a schema change is left for later");
-            continue;
-        };
-        tracing::info!(
-            table = record.table,
-            index = record.index,
-            rows = record.rows,
-            "a schema change goes on"
-        );
-        start(engine, Started { job: Arc::new(job), lock, kind: record.kind });
+        let job = Arc::new(Job::new((database, record.table, record.index), owner, None, None));
+        // Now, if it is free: nobody shall lock the table first.
+        let lock = JobLock::free(&engine.locks, owner, record.table);
+        let (engine, live, kind) = (engine.clone(), live.to_vec(), record.kind);
+        tokio::spawn(async move {
+            match take_up(&engine, &job, lock, &live).await {
+                Ok(Some(lock)) => {
+                    tracing::info!(table = job.table, index = job.index, "a schema change goes on");
+                    start(&engine, Started { job, lock, kind });
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(table = job.table, index = job.index, %error, "a schema change is left for later");
+                }
+            }
+        });
     }
+}
+
+/// Makes a job this instance's, unless it is a live one's by now, or gone.
+async fn take_up(
+    engine: &Arc<Engine>,
+    job: &Job,
+    lock: Option<JobLock>,
+    live: &[u64],
+) -> SqlResult<Option<JobLock>> {
+    let lock = match lock {
+        Some(lock) => lock,
+        None => JobLock::wait(&engine.locks, job.owner, job.table).await?,
+    };
+    let mut pause = FIRST_PAUSE;
+    for _ in 0..ATTEMPTS {
+        match claim(engine, job, live).await {
+            Ok(claimed) => return Ok(claimed.then_some(lock)),
+            Err(error) if may_go_on(&error) => tokio::time::sleep(pause).await,
+            Err(error) => return Err(error),
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    Err(lease_ended())
+}
+
+async fn claim(engine: &Engine, job: &Job, live: &[u64]) -> SqlResult<bool> {
+    let txn = engine.kv.begin(TxnOptions::default());
+    let key = JobRecord::key_of(job.table, job.index);
+    let Some(stored) = txn.get(&key, LockStrength::Exclusive).await.map_err(kv_error)? else {
+        return Ok(false);
+    };
+    let mut record = JobRecord::decode(&stored)?;
+    let own = engine.instances.id();
+    if own == 0 || record.instance != own && live.contains(&record.instance) {
+        return Ok(false);
+    }
+    record.instance = own;
+    txn.put(&key, record.encode()?).map_err(kv_error)?;
+    txn.commit().await.map_err(kv_error)?;
+    Ok(true)
 }
 
 async fn run(engine: Arc<Engine>, job: Arc<Job>, lock: JobLock, kind: JobKind) {
@@ -131,7 +187,7 @@ async fn remove(engine: &Arc<Engine>, job: &Arc<Job>) -> SqlResult<()> {
 /// Removes the index of a build that failed. Nobody has read it, so that is one step; its keys are cleared when those who
 /// may still write some are gone.
 async fn undo(engine: &Arc<Engine>, job: &Arc<Job>, lock: JobLock, why: &SqlError) {
-    let mut pause = Duration::from_millis(100);
+    let mut pause = FIRST_PAUSE;
     for _ in 0..ATTEMPTS {
         match change(engine, job, Step::Remove).await {
             Ok(done) => {

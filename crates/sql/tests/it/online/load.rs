@@ -122,9 +122,15 @@ impl Writer {
 impl Load {
     /// Starts the writers.
     pub fn start(engine: &Arc<Engine>) -> Load {
+        Self::start_at(&[engine])
+    }
+
+    /// Starts the writers, shared out among nodes.
+    pub fn start_at(engines: &[&Arc<Engine>]) -> Load {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let writer = |number| {
-            let (engine, stop, done) = (engine.clone(), stop.clone(), done.clone());
+        let writer = |number: u64| {
+            let engine = engines[number as usize % engines.len()].clone();
+            let (stop, done) = (stop.clone(), done.clone());
             tokio::spawn(async move {
                 let mut session = session_with(&engine, &[]).await;
                 let mut writer = Writer::new(number);

@@ -2,10 +2,10 @@
 
 mod builds;
 mod changes;
-mod check;
+pub mod check;
 mod crash;
 mod ends;
-mod load;
+pub mod load;
 mod unique;
 
 use crate::database::{Database, run, session};

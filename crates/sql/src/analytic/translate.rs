@@ -52,6 +52,9 @@ pub(super) struct Narrowing {
     pub passed: Passed,
 }
 
+/// Expressions of both sides of a join that are equal.
+type KeyPair = (Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>);
+
 /// How joins are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joins {
@@ -485,7 +488,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         &mut self,
         one: Arc<dyn ExecutionPlan>,
         other: &Arc<dyn ExecutionPlan>,
-        pairs: &[(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)],
+        pairs: &[KeyPair],
         join_type: JoinType,
     ) -> Arc<dyn ExecutionPlan> {
         use JoinType::{Inner, Left, LeftAnti, LeftSemi, RightSemi};

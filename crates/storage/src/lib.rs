@@ -23,7 +23,8 @@
 //! request wants: a point read, a conflict check or a refresh of one key is one bloom-filtered `get`
 //! instead of an iterator, and a scan meets each key once however often it was overwritten. A write
 //! moves the version it replaces into the history, where versions sort newest first after their key,
-//! so that a read below the newest version is one seek.
+//! so that a read below the newest version is one seek. Batches look keys up together ([`Reader::get_many`]) and
+//! have short scans share cursors ([`Lending`]).
 //!
 //! # What it promises
 //!

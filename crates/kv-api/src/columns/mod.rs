@@ -9,6 +9,9 @@
 //! count of decimals, and bytes. A row with something else in a wanted column is *unfit*: the batch ends before it and says
 //! so, and the client reads rows instead.
 //!
+//! A condition may be a filter of values that a join looks for ([`Comparison::Sought`]): it lets all rows with one of them
+//! through, and some one in a hundred of the others.
+//!
 //! # Partial aggregates
 //!
 //! A program may have an [`Aggregation`]: then the rows that satisfy its conditions are not returned but folded into groups,

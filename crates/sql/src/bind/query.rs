@@ -26,6 +26,9 @@ pub(crate) struct QueryOptions {
     pub settle_types: bool,
 }
 
+/// LIMIT and OFFSET, and the subqueries in them as an [`ExprContext`] has them.
+type Counts = ([Option<Expr>; 2], Vec<(SubPlan, bool)>);
+
 impl Default for QueryOptions {
     fn default() -> Self {
         QueryOptions { settle_types: true }
@@ -136,12 +139,8 @@ impl Binder<'_> {
         tail: &Tail<'_>,
         env: Env<'_>,
     ) -> SqlResult<Plan> {
-        let scope = Scope { parent: env.outer, ..Scope::default() };
-        let mut context = ExprContext::new(&scope, env.ctes, Clause::Limit);
-        let mut bind = |expr, clause| self.bind_count(expr, clause, &mut context);
-        let limit = tail.limit.map(|limit| bind(limit, "LIMIT")).transpose()?;
-        let offset = tail.offset.map(|offset| bind(offset, "OFFSET")).transpose()?;
-        if !context.subplans.is_empty() {
+        let ([limit, offset], subplans) = self.bind_counts(tail, env)?;
+        if !subplans.is_empty() {
             return Err(SqlError::unsupported("a subquery as the count of FETCH … WITH TIES"));
         }
         let columns = plan.columns.clone();
@@ -246,16 +245,22 @@ impl Binder<'_> {
         if tail.ties || (tail.limit.is_none() && tail.offset.is_none()) {
             return Ok(plan);
         }
+        let ([limit, offset], subplans) = self.bind_counts(tail, env)?;
+        if !subplans.is_empty() {
+            return limit_by_row(plan, [limit, offset], subplans);
+        }
+        let columns = plan.columns.clone();
+        Ok(Plan::new(PlanKind::Limit { input: Box::new(plan), limit, offset }, columns))
+    }
+
+    /// LIMIT and OFFSET, and the subqueries in them.
+    fn bind_counts(&self, tail: &Tail<'_>, env: Env<'_>) -> SqlResult<Counts> {
         let scope = Scope { parent: env.outer, ..Scope::default() };
         let mut context = ExprContext::new(&scope, env.ctes, Clause::Limit);
         let mut bind = |expr, clause| self.bind_count(expr, clause, &mut context);
         let limit = tail.limit.map(|limit| bind(limit, "LIMIT")).transpose()?;
         let offset = tail.offset.map(|offset| bind(offset, "OFFSET")).transpose()?;
-        if !context.subplans.is_empty() {
-            return limit_by_row(plan, [limit, offset], context.subplans);
-        }
-        let columns = plan.columns.clone();
-        Ok(Plan::new(PlanKind::Limit { input: Box::new(plan), limit, offset }, columns))
+        Ok(([limit, offset], context.subplans))
     }
 
     fn bind_count(&self, expr: &ast::Expr, clause: &str, context: &mut ExprContext<'_>) -> SqlResult<Expr> {

@@ -213,3 +213,57 @@ pub(super) fn origin(
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analytic::columns::to_batch;
+    use crate::analytic::source::Leaf;
+    use datafusion::physical_plan::streaming::StreamingTableExec;
+    use kv_api::columns::Comparison;
+    use sql_types::{ColumnType, Datum, Type};
+
+    fn leaf() -> (Leaf, Arc<dyn ExecutionPlan>) {
+        let leaf = Leaf::new([Type::INT4, Type::TEXT].into_iter().map(ColumnType::from));
+        let (schema, rows) = (leaf.schema().clone(), Arc::new(leaf.clone()));
+        let scan = StreamingTableExec::try_new(schema, vec![rows], None, None, false, None).unwrap();
+        (leaf, Arc::new(scan))
+    }
+
+    #[tokio::test]
+    async fn what_has_passed_is_known_at_the_end() {
+        let (leaf, scan) = leaf();
+        let (numbers, texts) = (Passed::default(), Passed::default());
+        let tap = Tap::new(scan, vec![(0, numbers.clone()), (1, texts.clone())]);
+        let mut rows = tap.execute(0, Arc::default()).unwrap();
+        for keys in [[Some(7), None], [Some(9), Some(7)]] {
+            let row = |key: Option<i32>| vec![key.map_or(Datum::Null, Datum::Int4), Datum::text("x")];
+            let batch = to_batch(&keys.map(row), leaf.types(), leaf.schema()).ok().unwrap();
+            leaf.feed(Some(batch));
+            assert_eq!(rows.next().await.unwrap().unwrap().num_rows(), 2);
+            assert_eq!(numbers.take(), None);
+        }
+        leaf.feed(None);
+        assert!(rows.next().await.is_none());
+        let sought = numbers.take().unwrap().condition(0);
+        let values: Vec<i64> = sought.constants.iter().map(|constant| constant.integer).collect();
+        assert_eq!((sought.comparison(), &values[..]), (Comparison::In, &[7, 9][..]));
+        assert_eq!((numbers.take(), texts.take()), (None, None));
+    }
+
+    #[test]
+    fn columns_are_followed_to_their_leaf() {
+        let (_, scan) = leaf();
+        let leaves = [Arc::clone(&scan)];
+        let turned = [1, 0].map(|index| {
+            let expr: Arc<dyn PhysicalExpr> = Arc::new(Column::new(scan.schema().field(index).name(), index));
+            (expr, format!("c{index}"))
+        });
+        let projection = ProjectionExec::try_new(turned.to_vec(), Arc::clone(&scan)).unwrap();
+        let tapped: Arc<dyn ExecutionPlan> = Arc::new(Tap::new(Arc::new(projection), Vec::new()));
+        assert_eq!(origin(&tapped, 1, &leaves), Some((0, 0)));
+        assert_eq!(origin(&tapped, 0, &leaves), Some((0, 1)));
+        assert_eq!(origin(&tapped, 2, &leaves), None);
+        assert_eq!(origin(&tapped, 1, &[]), None);
+    }
+}

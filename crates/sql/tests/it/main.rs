@@ -20,6 +20,7 @@ mod policies;
 mod schema;
 mod sessions;
 mod slt;
+mod sought;
 mod statement_statistics;
 mod statements;
 mod statistics;

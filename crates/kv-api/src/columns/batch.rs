@@ -1,6 +1,7 @@
 //! [`ColumnBatch`]: rows as columns.
 
 use super::Kind;
+use super::chunk::{Column, Values};
 use super::reader::Value;
 use bytes::Bytes;
 
@@ -38,10 +39,17 @@ pub struct ColumnBatch {
     pub aggregated: u64,
 }
 
+impl ColumnData {
+    /// Bytes of the column.
+    pub fn bytes(&self) -> usize {
+        self.values.len() + self.offsets.len() + self.validity.len()
+    }
+}
+
 impl ColumnBatch {
     /// Bytes of all columns.
     pub fn bytes(&self) -> usize {
-        self.columns.iter().map(|one| one.values.len() + one.offsets.len() + one.validity.len()).sum()
+        self.columns.iter().map(ColumnData::bytes).sum()
     }
 }
 
@@ -88,6 +96,32 @@ impl Builder {
         self.rows += 1;
     }
 
+    /// Appends the values of the selected rows of a column of its kind.
+    pub fn extend(&mut self, column: &Column<'_>, selected: &[u32]) {
+        if !column.validity.is_empty() || !self.validity.is_empty() {
+            for row in selected {
+                self.mark(column.has_value(*row as usize));
+                self.rows += 1;
+            }
+        } else {
+            self.rows += selected.len();
+        }
+        match column.values {
+            Values::One(values) => copy(values.as_chunks::<1>().0, selected, &mut self.values),
+            Values::Two(values) => copy(values, selected, &mut self.values),
+            Values::Four(values) => copy(values, selected, &mut self.values),
+            Values::Eight(values) => copy(values, selected, &mut self.values),
+            Values::Sixteen(values) => copy(values, selected, &mut self.values),
+            Values::Bytes { .. } => {
+                self.offsets.reserve(selected.len() * 4);
+                for row in selected {
+                    self.values.extend_from_slice(column.bytes(*row as usize));
+                    self.offsets.extend_from_slice(&(self.values.len() as u32).to_le_bytes());
+                }
+            }
+        }
+    }
+
     /// Notes whether the next row has a value.
     fn mark(&mut self, has_value: bool) {
         if self.validity.is_empty() {
@@ -110,12 +144,31 @@ impl Builder {
         self.values.len() + self.offsets.len()
     }
 
+    /// The column, in no more memory than it needs.
+    pub fn finish_to_keep(mut self) -> ColumnData {
+        self.values.shrink_to_fit();
+        self.offsets.shrink_to_fit();
+        self.validity.shrink_to_fit();
+        self.finish()
+    }
+
     pub fn finish(self) -> ColumnData {
         ColumnData {
             values: self.values.into(),
             offsets: self.offsets.into(),
             validity: self.validity.into(),
         }
+    }
+}
+
+/// Appends the selected ones of values of a width.
+fn copy<const WIDTH: usize>(values: &[[u8; WIDTH]], selected: &[u32], to: &mut Vec<u8>) {
+    if selected.len() == values.len() {
+        return to.extend_from_slice(values.as_flattened());
+    }
+    to.reserve(selected.len() * WIDTH);
+    for row in selected {
+        to.extend_from_slice(values.get(*row as usize).unwrap_or(&[0; WIDTH]));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Conditions, compiled.
 
+use super::chunk::Column;
 use super::like::Pattern;
 use super::reader::{BadProgram, Value};
 use super::sought::Sought;
@@ -28,6 +29,17 @@ impl Tests {
     pub fn hold(&self, row: &[Value<'_>]) -> bool {
         let all = |tests: &[Test]| tests.iter().all(|test| test.holds(row));
         all(&self.all) && self.any.iter().all(|branches| branches.iter().any(|branch| all(branch)))
+    }
+
+    /// Keeps those of the selected rows of a chunk that satisfy them.
+    pub fn retain(&self, columns: &[Column<'_>], selected: &mut Vec<u32>) {
+        self.all.iter().for_each(|test| test.retain(columns, selected));
+        for branches in &self.any {
+            selected.retain(|row| {
+                let value = |column: usize| columns.get(column).map(|column| column.value(*row as usize));
+                branches.iter().any(|branch| branch.iter().all(|test| test.holds_for(&value)))
+            });
+        }
     }
 }
 
@@ -112,14 +124,18 @@ impl Test {
 
     /// Whether a row satisfies it.
     pub fn holds(&self, row: &[Value<'_>]) -> bool {
-        let Some(value) = row.get(self.column) else { return false };
+        self.holds_for(&|column| row.get(column).copied())
+    }
+
+    /// Whether a row with these values satisfies it.
+    fn holds_for<'a>(&self, value_of: &impl Fn(usize) -> Option<Value<'a>>) -> bool {
+        let Some(value) = &value_of(self.column) else { return false };
         match &self.what {
             What::Compare(comparison, constant) => {
                 compare_constant(value, constant).is_some_and(|order| holds(*comparison, order))
             }
-            What::Columns(comparison, other) => row
-                .get(*other)
-                .and_then(|other| compare(value, other))
+            What::Columns(comparison, other) => value_of(*other)
+                .and_then(|other| compare(value, &other))
                 .is_some_and(|order| holds(*comparison, order)),
             What::In(list, wanted) => match value {
                 Value::Null => false,
@@ -134,6 +150,45 @@ impl Test {
             What::Like(pattern, wanted) => {
                 matches!(value, Value::Bytes(bytes) if pattern.matches(bytes) == *wanted)
             }
+        }
+    }
+}
+
+impl Test {
+    /// Keeps those of the selected rows of a chunk that satisfy it. What is most frequent is compared without a look at each
+    /// value's kind.
+    fn retain(&self, columns: &[Column<'_>], selected: &mut Vec<u32>) {
+        let Some(column) = columns.get(self.column) else { return selected.clear() };
+        match &self.what {
+            What::Compare(comparison, Owned::Integer(constant)) => {
+                let (least, greatest, within) = bounds(*comparison, *constant);
+                column.retain_integers(selected, |value| (value >= least && value <= greatest) == within);
+            }
+            What::Sought(filter) => column.retain_integers(selected, |value| filter.may_have(value)),
+            What::Like(pattern, wanted) => {
+                column.retain(selected, |row| pattern.matches(column.bytes(row)) == *wanted);
+            }
+            _ => {
+                let value =
+                    |row: u32| move |at: usize| columns.get(at).map(|column| column.value(row as usize));
+                selected.retain(|row| self.holds_for(&value(*row)));
+            }
+        }
+    }
+}
+
+/// The integers that compare so with a constant: those between two, or all others.
+fn bounds(comparison: Comparison, constant: i64) -> (i64, i64, bool) {
+    match comparison {
+        Comparison::Equal => (constant, constant, true),
+        Comparison::NotEqual => (constant, constant, false),
+        Comparison::Less => (constant, i64::MAX, false),
+        Comparison::LessOrEqual => (i64::MIN, constant, true),
+        Comparison::Greater => (i64::MIN, constant, false),
+        Comparison::GreaterOrEqual => (constant, i64::MAX, true),
+        // No comparison with one constant.
+        Comparison::In | Comparison::NotIn | Comparison::Like | Comparison::NotLike | Comparison::Sought => {
+            (i64::MIN, i64::MAX, false)
         }
     }
 }

@@ -86,7 +86,7 @@ fn aggregation() -> impl Strategy<Value = Aggregation> {
 }
 
 /// A program as one may be sent, and one byte of it changed at times.
-fn program() -> impl Strategy<Value = Option<Program>> {
+pub(super) fn program() -> impl Strategy<Value = Option<Program>> {
     let parts = (
         prop_oneof![1 => Just(0u32), 9 => Just(1)],
         columns(),
@@ -107,7 +107,7 @@ fn program() -> impl Strategy<Value = Option<Program>> {
 }
 
 /// A row that may be one, with some of its bytes changed at times.
-fn row() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+pub(super) fn row() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let digits = prop_oneof![3 => 0..300i64, 1 => integer()];
     let columns = prop::collection::vec(prop::option::weighted(0.9, digits), 4);
     let key = prop_oneof![3 => 0..9i64, 1 => integer()];

@@ -12,6 +12,12 @@
 //! A condition may be a filter of values that a join looks for ([`Comparison::Sought`]): it lets all rows with one of them
 //! through, and some one in a hundred of the others.
 //!
+//! # Chunks
+//!
+//! Whoever reads the same rows again and again may gather them once ([`Reader::gather`]) and keep the [`Chunk`]: columns of
+//! all rows, those that satisfy no condition included. Other programs that want the same columns ([`Origin`]) are then run
+//! over it ([`Reader::take_chunk`]) without a look at keys and values.
+//!
 //! # Partial aggregates
 //!
 //! A program may have an [`Aggregation`]: then the rows that satisfy its conditions are not returned but folded into groups,
@@ -26,6 +32,7 @@
 
 mod aggregation;
 mod batch;
+mod chunk;
 mod condition;
 mod fold;
 #[cfg(test)]
@@ -38,6 +45,7 @@ pub use aggregation::{
     Aggregation, Computation, Fold, MAX_COMPUTATIONS, MAX_GROUPS, MAX_PARTIALS, Operation, Partial,
 };
 pub use batch::{ColumnBatch, ColumnData};
+pub use chunk::{Chunk, Origin};
 pub use reader::{BadProgram, Reader, Taken, Unfit};
 pub use sought::{MAX_SOUGHT, MAX_SOUGHT_BYTES, sought};
 

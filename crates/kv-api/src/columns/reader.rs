@@ -1,9 +1,10 @@
 //! [`Reader`]: a program that is run.
 
 use super::batch::Builder;
+use super::chunk::{self, Chunk};
 use super::condition::Tests;
 use super::fold::Folder;
-use super::{ColumnBatch, KeyKind, Kind, MAX_COLUMNS, Program, Wanted};
+use super::{ColumnBatch, KeyKind, Kind, MAX_COLUMNS, MAX_GROUPS, Program, Wanted};
 use crate::encoding::{decode_bytes, decode_i64};
 use crate::row::{self, Columns, tag};
 use bytes::Bytes;
@@ -51,6 +52,10 @@ pub struct Reader {
     builders: Vec<Builder>,
     /// What becomes of rows instead of being appended.
     folder: Option<Folder>,
+    /// The columns of a chunk that is gathered, and how many rows it has.
+    gathered: (Vec<Builder>, usize),
+    /// Rows of a chunk that satisfy the conditions.
+    selected: Vec<u32>,
     rows: u64,
     seen: u64,
     /// Bytes of key columns whose form in the key is another.
@@ -135,7 +140,17 @@ impl Reader {
         };
         let prefix_len = program.prefix_len as usize;
         let layout = Layout { prefix_len, key, columns, by_number, from_value };
-        Ok(Reader { layout, tests, builders, folder, rows: 0, seen: 0, unescaped: Vec::new() })
+        Ok(Reader {
+            layout,
+            tests,
+            builders,
+            folder,
+            gathered: Default::default(),
+            selected: Vec::new(),
+            rows: 0,
+            seen: 0,
+            unescaped: Vec::new(),
+        })
     }
 
     /// Takes a row, given by its key behind the tenant's prefix and its value.
@@ -160,6 +175,67 @@ impl Reader {
         Ok(Taken::Kept)
     }
 
+    /// Adds a row to a chunk that [`Reader::take_gathered`] returns. Nothing else becomes of it.
+    ///
+    /// # Errors
+    /// If the program cannot read it. Nothing was added then.
+    pub fn gather(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unfit> {
+        let row = self.layout.read(key, value, &mut self.unescaped)?;
+        let (builders, rows) = &mut self.gathered;
+        if builders.is_empty() {
+            builders.extend(self.layout.columns.iter().map(|column| Builder::new(column.kind)));
+        }
+        builders.iter_mut().zip(&row).for_each(|(builder, value)| builder.push(value));
+        *rows += 1;
+        Ok(())
+    }
+
+    /// Rows and bytes of the chunk that is gathered.
+    pub fn gathered(&self) -> (usize, usize) {
+        (self.gathered.1, self.gathered.0.iter().map(Builder::bytes).sum())
+    }
+
+    /// The chunk that was gathered since the last one.
+    pub fn take_gathered(&mut self) -> Chunk {
+        let (builders, rows) = std::mem::take(&mut self.gathered);
+        Chunk { rows, columns: builders.into_iter().map(Builder::finish_to_keep).collect() }
+    }
+
+    /// Takes all rows of a chunk, which has the columns that the program wants.
+    ///
+    /// # Errors
+    /// If it has others, or if its rows cannot be aggregated; the batch will be empty then.
+    pub fn take_chunk(&mut self, chunk: &Chunk) -> Result<(), Unfit> {
+        if chunk.rows == 0 {
+            return Ok(());
+        }
+        let columns = self.layout.columns.iter().zip(&chunk.columns);
+        let columns: SmallVec<[chunk::Column<'_>; 16]> = columns
+            .map(|(column, data)| chunk::Column::of(data, column.kind, chunk.rows).ok_or(Unfit))
+            .collect::<Result<_, _>>()?;
+        if columns.len() != self.layout.columns.len() {
+            return Err(Unfit);
+        }
+        chunk::select(&self.tests, &columns, chunk.rows, &mut self.selected);
+        self.seen += chunk.rows as u64;
+        match &mut self.folder {
+            Some(folder) => {
+                for row in &self.selected {
+                    let mut values: RowValues<'_> =
+                        columns.iter().map(|column| column.value(*row as usize)).collect();
+                    folder.take(&mut values)?;
+                }
+            }
+            None => {
+                for (builder, column) in self.builders.iter_mut().zip(&columns) {
+                    builder.extend(column, &self.selected);
+                }
+            }
+        }
+        self.rows += self.selected.len() as u64;
+        Ok(())
+    }
+
     /// Rows kept so far, also if they were aggregated.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -181,6 +257,11 @@ impl Reader {
     /// Whether it has as many groups as a batch may have.
     pub fn is_full(&self) -> bool {
         self.folder.as_ref().is_some_and(Folder::is_full)
+    }
+
+    /// How many groups there may still be; none if there are no groups.
+    pub fn groups_left(&self) -> Option<u64> {
+        self.folder.as_ref().map(|folder| (MAX_GROUPS as u64).saturating_sub(folder.groups()))
     }
 
     /// What was kept. Of an aggregation that has met a row that the program cannot read, nothing.

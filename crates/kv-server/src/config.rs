@@ -1,5 +1,6 @@
 //! Limits and settings of a KV node.
 
+pub use crate::column_cache::ColumnCacheConfig;
 use crate::patience::INLINE_READS;
 use std::time::Duration;
 
@@ -46,6 +47,10 @@ pub struct Limits {
     pub vacancy_patience: usize,
     /// How many keys a batch reads before others no longer wait for its evaluation ([`crate::patience`]).
     pub inline_reads: u32,
+    /// Bytes of rows that are read on a connection's own task; larger reads are begun anew on others.
+    pub inline_scan_bytes: u64,
+    /// Columns that are kept in memory.
+    pub column_cache: ColumnCacheConfig,
     /// How far back snapshots can be read.
     pub history_kept: Duration,
     /// Most bytes of commands that wait to be applied.
@@ -95,6 +100,8 @@ impl Default for Limits {
             detached_kept: Duration::from_secs(30),
             vacancy_patience: 8,
             inline_reads: INLINE_READS,
+            inline_scan_bytes: 128 << 10,
+            column_cache: ColumnCacheConfig::default(),
             history_kept: Duration::from_secs(15 * 60),
             max_queued_bytes: 128 << 20,
             disk_full_patience: Duration::from_secs(3),

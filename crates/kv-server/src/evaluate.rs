@@ -343,7 +343,7 @@ impl<'a> Evaluation<'a> {
 
     fn page(&mut self, scan: &Scan) -> Eval<Response> {
         let mut budget = self.budget;
-        let page = scan_page(self.view(self.snapshot), scan, &mut budget)?;
+        let page = scan_page(self.view(self.snapshot), scan, None, &mut budget)?;
         self.budget = budget;
         Ok(page.response)
     }

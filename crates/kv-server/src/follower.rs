@@ -25,7 +25,7 @@
 use crate::bounds;
 use crate::cluster::message::{GetPromise, Kind, Promise};
 use crate::global::{IDLE, REFRESH, spans_read};
-use crate::node::{Asker, BatchResult, INLINE_SCAN_BYTES, Node};
+use crate::node::{Asker, BatchResult, Node};
 use crate::pipeline::{Promised, Standing};
 use crate::read::{Budget, get_value, scan_page};
 use hashbrown::HashMap;
@@ -223,7 +223,7 @@ impl Node {
             self.keep_up(range);
         }
         crate::metrics::metrics().follower_reads.inc();
-        let bound = INLINE_SCAN_BYTES.min(self.limits.max_scan_bytes);
+        let bound = self.limits.inline_scan_bytes.min(self.limits.max_scan_bytes);
         let (mut response, cut) = self.read_kept(asker, batch, (timestamp, limit), &kept, bound)?;
         if cut {
             let (node, batch, kept) = (Arc::clone(self), batch.clone(), kept.clone());
@@ -278,7 +278,7 @@ impl Node {
         for request in &batch.requests {
             responses.push(match &request.kind {
                 Some(RequestKind::Get(get)) => get_value(view, get, &mut budget)?,
-                Some(RequestKind::Scan(scan)) => scan_page(view, scan, &mut budget)?.response,
+                Some(RequestKind::Scan(scan)) => scan_page(view, scan, None, &mut budget)?.response,
                 _ => {
                     let message = "only plain reads are for any replica";
                     return Err(KvError::new(KvErrorKind::InvalidRequest, message));

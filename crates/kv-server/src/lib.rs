@@ -17,7 +17,8 @@
 //! * [`latch`], [`lock_table`], [`shard`]: who may evaluate, who waits for whom, which transactions are
 //!   open. Pure, in memory, bounded by what is going on.
 //! * [`evaluate`], [`read`]: from requests to effects; `key_states`, `vacancy`: what a batch knows of the keys that it
-//!   writes, and where nothing lies, so that many new ones need no look-up each; `column_page`: scans that return columns.
+//!   writes, and where nothing lies, so that many new ones need no look-up each; `column_page`: scans that return columns, and `column_cache`: those that are
+//!   kept for the next one.
 //! * [`pipeline`]: the lease, the clock, the order of commits, and the way of commands through the Raft log.
 //! * [`contention`]: who waited for whom, kept for a while and listed with who does.
 //! * [`resolve`]: moves intents of finished transactions to the versions.
@@ -91,6 +92,7 @@ pub mod check;
 mod classify;
 pub mod clock_check;
 pub mod cluster;
+mod column_cache;
 mod column_page;
 pub mod command;
 pub mod config;
@@ -136,7 +138,8 @@ mod transfer;
 mod vacancy;
 pub mod validate;
 
-pub use config::Limits;
+pub use config::{ColumnCacheConfig, Limits};
 pub use environment::Environment;
 pub use node::Node;
 pub use server::{Config, Failed, Running, ServerError, run};
+pub use storage::RocksConfig as EngineConfig;

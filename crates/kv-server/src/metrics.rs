@@ -115,6 +115,12 @@ pub struct Metrics {
     pub deadlocks: IntCounter,
     /// Evaluations that ran out of patience and were begun anew on a task of their own.
     pub long_evaluations: IntCounter,
+    /// Bytes of columns that are kept in memory.
+    pub column_cache_bytes: IntGauge,
+    /// Chunks of kept columns that scans used.
+    pub column_chunks_used: IntCounter,
+    /// Chunks of columns that were forgotten since one of their rows was written to.
+    pub column_chunks_forgotten: IntCounter,
     /// Locks that transactions of high priority took from those of low priority.
     pub locks_taken: IntCounter,
     /// Batches answered by replicas without the lease.
@@ -259,6 +265,18 @@ impl Metrics {
             long_evaluations: register(IntCounter::new(
                 "dormouse_kv_long_evaluations_total",
                 "Evaluations that took long and were begun anew on a task of their own",
+            )?),
+            column_cache_bytes: register(IntGauge::new(
+                "dormouse_kv_column_cache_bytes",
+                "Bytes of columns that are kept in memory",
+            )?),
+            column_chunks_used: register(IntCounter::new(
+                "dormouse_kv_column_chunks_used_total",
+                "Chunks of kept columns that scans used instead of reading rows",
+            )?),
+            column_chunks_forgotten: register(IntCounter::new(
+                "dormouse_kv_column_chunks_forgotten_total",
+                "Chunks of kept columns that were forgotten since one of their rows was written to",
             )?),
             locks_taken: register(IntCounter::new(
                 "dormouse_kv_locks_taken_total",

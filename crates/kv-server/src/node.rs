@@ -15,6 +15,7 @@ use crate::authorize::{Caller, authorize};
 use crate::bounds;
 use crate::classify::{Class, aborts_for_good, classify, is_large, wanted_timestamp};
 use crate::cluster::{CLUSTER, Cluster, Myself};
+use crate::column_cache::{ColumnCache, Watched};
 use crate::command::{Command, CommandError};
 use crate::config::Limits;
 use crate::environment::Environment;
@@ -54,8 +55,6 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
 
-/// Bytes of rows read on a connection's own task.
-pub(crate) const INLINE_SCAN_BYTES: u64 = 128 << 10;
 /// Most batches that are being evaluated and may take long; others wait for their turn.
 const MAX_HEAVY: usize = 8;
 /// Most ranges that are being woken because their keys were looked for in others.
@@ -97,6 +96,7 @@ pub type Pending = Pin<Box<dyn Future<Output = BatchResult> + Send>>;
 /// A KV node without its sockets.
 pub struct Node {
     pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) columns: Arc<ColumnCache>,
     pub(crate) pipeline: Pipeline,
     pub(crate) limits: Limits,
     node_id: NodeId,
@@ -143,9 +143,10 @@ impl Node {
         identity: &Identity,
         transport: Arc<dyn Transport>,
     ) -> StorageResult<Arc<Self>> {
+        let (engine, columns) = watched(engine, &limits);
         let open = opener(&engine, identity.node_id, &Environment::of_machine());
         let pipeline = Pipeline::start(Arc::clone(&engine), bounds_of(&limits), transport, open)?;
-        Ok(Self::with_pipeline(engine, limits, identity, pipeline))
+        Ok(Self::with_pipeline((engine, columns), limits, identity, pipeline))
     }
 
     /// The same with time and chance given, and replicas that are driven by the caller.
@@ -159,14 +160,15 @@ impl Node {
         transport: Arc<dyn Transport>,
         environment: Environment,
     ) -> StorageResult<(Arc<Self>, Stepped)> {
+        let (engine, columns) = watched(engine, &limits);
         let open = opener(&engine, identity.node_id, &environment);
         let (pipeline, stepped) =
             Pipeline::start_stepped(Arc::clone(&engine), bounds_of(&limits), transport, environment, open)?;
-        Ok((Self::with_pipeline(engine, limits, identity, pipeline), stepped))
+        Ok((Self::with_pipeline((engine, columns), limits, identity, pipeline), stepped))
     }
 
     fn with_pipeline(
-        engine: Arc<dyn Engine>,
+        (engine, columns): (Arc<dyn Engine>, Arc<ColumnCache>),
         limits: Limits,
         identity: &Identity,
         pipeline: Pipeline,
@@ -180,6 +182,7 @@ impl Node {
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::bounded(&limits, &unresolved))).collect();
         let node = Arc::new(Node {
             engine,
+            columns,
             pipeline,
             limits,
             node_id,
@@ -476,9 +479,14 @@ impl Node {
 
     /// Reads at once what is small, and starts over elsewhere with what turns out not to be, or has to wait.
     fn take_read(self: &Arc<Self>, asker: Asker, batch: BatchRequest) -> Answer {
-        let bound = INLINE_SCAN_BYTES.min(self.limits.max_scan_bytes);
+        let bound = self.limits.inline_scan_bytes.min(self.limits.max_scan_bytes);
         let ahead = self.pipeline.is_ahead(asker.range);
-        match self.read(asker, &batch, bound) {
+        // What is kept of columns is no small read.
+        if self.begins_with_kept_columns(&batch) {
+            let node = Arc::clone(self);
+            return Answer::LargeRead(Box::pin(async move { node.read_waiting(asker, &batch).await }));
+        }
+        match self.read(asker, &batch, bound, None) {
             Ok((response, false)) if ahead || self.pipeline.is_ahead(asker.range) => {
                 let node = Arc::clone(self);
                 Answer::Later(Box::pin(async move {
@@ -497,6 +505,16 @@ impl Node {
                 let node = Arc::clone(self);
                 Answer::Later(Box::pin(async move { node.read_waiting(asker, &batch).await }))
             }
+        }
+    }
+
+    /// Whether the first request of a batch is a scan whose first columns are kept.
+    fn begins_with_kept_columns(&self, batch: &BatchRequest) -> bool {
+        match batch.requests.first().and_then(|request| request.kind.as_ref()) {
+            Some(RequestKind::Scan(scan)) if scan.program.is_some() => {
+                self.columns.end_at(&scan.start).is_some()
+            }
+            _ => false,
         }
     }
 
@@ -983,6 +1001,12 @@ impl Node {
     pub(crate) fn resolved(&self, part: PartKey) {
         self.shard(part.txn.tenant).remove_intent_txn(part);
     }
+}
+
+/// The engine as everybody writes to it from now on, and the columns that are kept of what it holds.
+fn watched(engine: Arc<dyn Engine>, limits: &Limits) -> (Arc<dyn Engine>, Arc<ColumnCache>) {
+    let columns = Arc::new(ColumnCache::new(limits.column_cache));
+    (Arc::new(Watched::new(engine, Arc::clone(&columns))), columns)
 }
 
 /// Opens the replicas of a node at a time of its driver's clock.

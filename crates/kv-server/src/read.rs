@@ -5,6 +5,7 @@
 //! that this one has not come to yet.
 
 use crate::bounds;
+use crate::column_cache::ColumnCache;
 use crate::column_page::column_page;
 use crate::faults::Bug;
 use crate::node::{Asker, BatchResult, Node};
@@ -137,6 +138,18 @@ impl Budget {
         self.take_value(bytes)
     }
 
+    /// Counts columns that lie in memory already, if they may still be returned as a whole; returns whether they may.
+    pub fn take_columns(&mut self, bytes: usize) -> bool {
+        let left = self.scan_bytes.min(self.server_bytes).min(self.frame_bytes as u64);
+        if bytes as u64 > left {
+            return false;
+        }
+        self.scan_bytes -= bytes as u64;
+        self.server_bytes -= bytes as u64;
+        self.frame_bytes -= bytes;
+        true
+    }
+
     /// Counts a value.
     ///
     /// # Errors
@@ -157,15 +170,16 @@ impl Budget {
 
 impl Node {
     /// Answers a batch of plain reads. Scans return at most `max_scan_bytes`; says whether that cut them
-    /// short of what the client asked for.
+    /// short of what the client asked for. Those that return columns use the cache, if there is one for them.
     ///
     /// # Errors
     /// See [`Unread`].
-    pub fn read(
+    pub(crate) fn read(
         &self,
         asker: Asker,
         batch: &BatchRequest,
         max_scan_bytes: u64,
+        cache: Option<&ColumnCache>,
     ) -> Result<(BatchResponse, bool), Unread> {
         let header = &batch.header;
         let own = self.check_txn(asker, header)?;
@@ -195,7 +209,7 @@ impl Node {
             }
             responses.push(match &requests[0].kind {
                 Some(RequestKind::Scan(scan)) => {
-                    let page = scan_page(view, scan, &mut budget)?;
+                    let page = scan_page(view, scan, cache, &mut budget)?;
                     if uncertain.is_some() && page.may_have_newer {
                         to_check.push(page.covered(scan));
                     }
@@ -232,7 +246,7 @@ impl Node {
     pub async fn read_waiting(self: &Arc<Self>, asker: Asker, batch: &BatchRequest) -> BatchResult {
         loop {
             let ahead = self.pipeline.is_ahead(asker.range);
-            match self.read(asker, batch, self.limits.max_scan_bytes) {
+            match self.read(asker, batch, self.limits.max_scan_bytes, Some(&self.columns)) {
                 Ok((response, _)) if ahead || self.pipeline.is_ahead(asker.range) => {
                     let upto = response.read_timestamp.unwrap_or(Timestamp::MAX);
                     self.wait_for_what_was_read(asker, &batch.requests, upto).await?;
@@ -414,13 +428,18 @@ pub fn get_value(view: View<'_>, get: &Get, budget: &mut Budget) -> Result<Respo
     Ok(Response { value, ..Response::default() })
 }
 
-/// Evaluates one page of a scan.
+/// Evaluates one page of a scan. If it returns columns, those that are kept are used, and others kept.
 ///
 /// # Errors
 /// Storage errors, and see [`Budget`].
-pub fn scan_page(view: View<'_>, scan: &Scan, budget: &mut Budget) -> Result<Page, Unread> {
+pub(crate) fn scan_page(
+    view: View<'_>,
+    scan: &Scan,
+    cache: Option<&ColumnCache>,
+    budget: &mut Budget,
+) -> Result<Page, Unread> {
     if let Some(program) = &scan.program {
-        return column_page(view, scan, program, budget);
+        return column_page(view, scan, program, cache, budget);
     }
     if budget.is_spent() {
         return Ok(Page::without_room(scan));

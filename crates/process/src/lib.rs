@@ -6,6 +6,7 @@
 //! * [`control_messages`]: what proxies and SQL nodes say to control and hear from it.
 //! * [`logging`], [`metrics`], [`http`], [`signals`]: structured logs, Prometheus metrics, HTTP servers with
 //!   bounds, orderly ends.
+//! * [`memory`]: how much of it there is.
 //!
 //! It knows none of the roles and keeps little memory: it is linked into every SQL node.
 
@@ -14,6 +15,7 @@ pub mod http;
 pub mod identity;
 pub mod lifeline;
 pub mod logging;
+pub mod memory;
 pub mod metrics;
 pub mod signals;
 pub mod tls;

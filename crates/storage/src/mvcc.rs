@@ -144,7 +144,19 @@ impl<'a> View<'a> {
             ordered.peekable()
         });
         let data = open(Space::Data);
-        Scanner { view: *self, start, end, reverse, data, locks, overlay, history: None, newer: false }
+        let newest = Timestamp::MIN;
+        Scanner {
+            view: *self,
+            start,
+            end,
+            reverse,
+            data,
+            locks,
+            overlay,
+            history: None,
+            newer: false,
+            newest,
+        }
     }
 }
 
@@ -243,9 +255,16 @@ pub struct Scanner<'a> {
     overlay: Option<Peekable<OverlayIter<'a>>>,
     history: Option<Box<dyn Cursor + 'a>>,
     newer: bool,
+    newest: Timestamp,
 }
 
 impl Scanner<'_> {
+    /// No version of the keys that were passed is above this, those of deleted keys included. Only of meaning while
+    /// [`Scanner::may_have_newer`] says no.
+    pub fn newest(&self) -> Timestamp {
+        self.newest
+    }
+
     /// Whether there may be a version above the reader's timestamp among the keys that were passed, those that have been
     /// deleted included. False is certain.
     pub fn may_have_newer(&self) -> bool {
@@ -291,6 +310,7 @@ impl Scanner<'_> {
             && timestamp <= self.view.timestamp
         {
             let taken = take(key, value);
+            self.newest = self.newest.max(timestamp);
             advance(&mut *self.data, self.reverse);
             return Ok(Some(taken));
         }
@@ -318,6 +338,7 @@ impl Scanner<'_> {
         };
         let newest = decode_data_value(value)?;
         self.newer |= newest.timestamp > self.view.timestamp;
+        self.newest = self.newest.max(newest.timestamp);
         let mut step = Step::Nothing;
         if newest.timestamp <= self.view.timestamp {
             if let Some(value) = newest.value {

@@ -2,12 +2,16 @@
 
 use crate::support::*;
 use kv_api::batch::*;
+use kv_api::columns::{ColumnBatch, Kind, Program, Wanted};
+use kv_api::row::{ROW_FORMAT, tag};
 use kv_api::{KvError, KvErrorKind, LockStrength, Timestamp};
+use kv_server::{ColumnCacheConfig, Limits};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use storage::MemoryEngine;
 
 fn retryable(error: &KvError) -> bool {
     matches!(error.kind(), KvErrorKind::Retry | KvErrorKind::Deadlock)
@@ -84,6 +88,36 @@ async fn random_txn(client: &Client, random: &mut StdRng, world: &World) -> Resu
 
 type Effects = (Timestamp, Vec<(String, Option<String>)>, HashMap<String, Option<String>>);
 
+/// Small chunks of columns, which all scans keep and use.
+fn with_small_chunks() -> Limits {
+    let column_cache = ColumnCacheConfig { bytes: 1 << 20, chunk_rows: 3, least_rows: 1 };
+    Limits { column_cache, inline_scan_bytes: 1, ..Limits::default() }
+}
+
+/// A value that is a row of one text.
+fn unique_row(world: &World) -> String {
+    let text = world.unique.fetch_add(1, Ordering::Relaxed).to_string();
+    let head = tag::BYTES | (text.len() as u8) << 4;
+    let header = [ROW_FORMAT, 1, text.len() as u8 + 1, head].map(char::from);
+    header.into_iter().chain(text.chars()).collect()
+}
+
+/// Both kinds of scans of the same rows.
+fn both_scans() -> Vec<RequestKind> {
+    let text = Wanted { number: 1, kind: Kind::Bytes as i32, ..Wanted::default() };
+    let program = Program { columns: vec![text], ..Program::default() };
+    let RequestKind::Scan(plain) = scan("k", "l", 0) else { unreachable!() };
+    let columns = Scan { program: Some(Box::new(program)), ..plain.clone() };
+    vec![RequestKind::Scan(plain), RequestKind::Scan(columns)]
+}
+
+/// Columns say what rows say.
+fn check_columns(rows: &[(String, String)], columns: &ColumnBatch) {
+    let texts: String = rows.iter().map(|row| &row.1[4..]).collect();
+    assert_eq!((columns.rows, columns.unfit), (rows.len() as u64, false));
+    assert_eq!(columns.columns[0].values, texts.as_bytes());
+}
+
 async fn random_steps(txn: &mut Txn, random: &mut StdRng, world: &World) -> Result<Effects, KvError> {
     let name = |random: &mut StdRng| format!("k{}", random.random_range(0..8));
     let mut reads: Vec<(String, Option<String>)> = Vec::new();
@@ -104,7 +138,11 @@ async fn random_steps(txn: &mut Txn, random: &mut StdRng, world: &World) -> Resu
                 note(&mut reads, &flushed, key, seen);
             }
             6 => {
-                let rows = rows_of(&txn.send(vec![scan("k", "l", 0)]).await?.responses[0]);
+                let found = txn.send(both_scans()).await?.responses;
+                let rows = rows_of(&found[0]);
+                if let Some(columns) = &found[1].columns {
+                    check_columns(&rows, columns);
+                }
                 for index in 0..8 {
                     let key = format!("k{index}");
                     let seen = rows.iter().find(|row| row.0 == key).map(|row| row.1.clone());
@@ -114,7 +152,7 @@ async fn random_steps(txn: &mut Txn, random: &mut StdRng, world: &World) -> Resu
             7 => {
                 // A statement that is flushed, and sometimes rolled back to its savepoint.
                 sequence += 1;
-                let (key, value) = (name(random), world.unique.fetch_add(1, Ordering::Relaxed).to_string());
+                let (key, value) = (name(random), unique_row(world));
                 txn.send(vec![put(&key, &value, sequence)]).await?;
                 if random.random_range(0..3) == 0 {
                     if let Some(meta) = &mut txn.header.txn {
@@ -125,7 +163,7 @@ async fn random_steps(txn: &mut Txn, random: &mut StdRng, world: &World) -> Resu
                 }
             }
             _ => {
-                let value = world.unique.fetch_add(1, Ordering::Relaxed).to_string();
+                let value = unique_row(world);
                 writes.insert(name(random), (random.random_range(0..4) > 0).then_some(value));
             }
         }
@@ -159,7 +197,7 @@ fn note(
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn random_transactions_are_serializable() {
     for seed in 0..6 {
-        let test = TestNode::start();
+        let test = TestNode::with(Arc::new(MemoryEngine::new()), with_small_chunks());
         let world = Arc::new(World { acknowledged: Default::default(), unique: AtomicU64::new(1) });
         let tasks: Vec<_> = (0..12)
             .map(|task| {

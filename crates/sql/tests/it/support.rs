@@ -2,7 +2,7 @@
 
 use kv_api::TenantId;
 use kv_client::{Config, KvClient, Txn, TxnOptions};
-use kv_server::{Limits, Node};
+use kv_server::{ColumnCacheConfig, Limits, Node};
 use process::identity::Identity;
 use process::tls::{Authority, internal_client, internal_server};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,12 @@ struct TestNode {
 
 static NODE: LazyLock<TestNode> = LazyLock::new(start);
 
+/// Chunks of columns that are so small that most scans keep and use some.
+fn limits() -> Limits {
+    let column_cache = ColumnCacheConfig { bytes: 32 << 20, chunk_rows: 7, least_rows: 1 };
+    Limits { column_cache, inline_scan_bytes: 256, ..Limits::default() }
+}
+
 fn start() -> TestNode {
     let authority = Authority::create().expect("an authority");
     let own = authority.issue(Identity::Kv).expect("a certificate");
@@ -31,7 +37,7 @@ fn start() -> TestNode {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let engine = Arc::new(MemoryEngine::new());
-            let node = Node::start(engine.clone(), Limits::default()).expect("a node");
+            let node = Node::start(engine.clone(), limits()).expect("a node");
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let address = listener.local_addr().expect("an address");
             let _running = kv_server::server::serve(node.clone(), engine, listener, address, tls);

@@ -6,7 +6,6 @@ use crate::exec::ExecContext;
 use crate::exec::eval::EvalEnv;
 use crate::exec::operator::{BATCH_ROWS, Batch};
 use crate::exec::sought::Sought;
-use crate::optimize::cost;
 use crate::plan::{Expr, Plan};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -39,7 +38,7 @@ pub(crate) enum Next {
 impl ColumnRows {
     /// The scan that a plan is, if it is a large one that can be one.
     pub fn of(plan: &Plan, cx: &ExecContext<'_>, env: &EvalEnv<'_>) -> SqlResult<Option<Self>> {
-        if cost::entries_read(plan.cost) < WORTHWHILE_ROWS {
+        if plan.entries < WORTHWHILE_ROWS {
             return Ok(None);
         }
         let Some((scan, left)) =

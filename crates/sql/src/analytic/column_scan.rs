@@ -359,6 +359,22 @@ impl Conditions<'_> {
     }
 }
 
+/// Whether programs can say a part of a filter, as far as its shape tells without types and values.
+pub(crate) fn may_be_said(part: &Expr) -> bool {
+    let is_side = |side: &Expr| matches!(side, Expr::Column(..)) || side.is_column_free();
+    match part {
+        Expr::Call { function, args, .. } => {
+            comparison(function.name).is_some() && args.len() == 2 && args.iter().all(is_side)
+        }
+        Expr::InList(needle, list, _) => matches!(**needle, Expr::Column(..)) && list.len() <= LONGEST_LIST,
+        Expr::Or(alternatives) => alternatives
+            .iter()
+            .flat_map(Expr::conjuncts)
+            .all(|part| !matches!(part, Expr::Or(_)) && may_be_said(part)),
+        _ => false,
+    }
+}
+
 /// Whether equal bytes mean equal values: between integers and between texts they do, but times of unlike types are
 /// compared otherwise.
 fn are_alike(left: Type, right: Type) -> bool {

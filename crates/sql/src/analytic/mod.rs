@@ -60,12 +60,12 @@ mod tap;
 mod translate;
 
 pub(crate) use column_rows::{ColumnRows, Next};
+pub(crate) use column_scan::may_be_said;
 pub use partial::PartialAggregates;
 pub(crate) use partial::applies as partial_aggregate_applies;
 
 use crate::exec::operator::{BoxOperator, build_plain};
 use crate::exec::scope::Scope;
-use crate::optimize::cost;
 use crate::plan::{Plan, PlanKind};
 use sql_types::SqlResult;
 
@@ -124,7 +124,7 @@ fn vectorized<'p>(plan: &'p Plan, scope: &Scope<'p>) -> Option<BoxOperator<'p>> 
 /// filter lets through.
 fn rows_read(plan: &Plan) -> f64 {
     let mut rows = match plan.kind {
-        PlanKind::Scan { .. } => cost::entries_read(plan.cost),
+        PlanKind::Scan { .. } => plan.entries,
         _ => plan.rows,
     };
     plan.for_each_child(&mut |child, _| rows = rows.max(rows_read(child)));

@@ -10,6 +10,7 @@ use crate::exec::ExecContext;
 use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator, build, build_plain};
 use crate::exec::scan::Scan;
 use crate::exec::scope::Scope;
+use crate::exec::sought::Sought;
 use crate::plan::Plan;
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, RecordBatch};
@@ -23,9 +24,16 @@ use std::task::Poll;
 
 /// An aggregate that DataFusion runs if it can, and the row engine otherwise.
 pub(crate) struct Analytic<'p> {
+    part: Part<'p>,
+    state: State<'p>,
+}
+
+/// The part of a plan that is run.
+struct Part<'p> {
     plan: &'p Plan,
     scope: Scope<'p>,
-    state: State<'p>,
+    /// What is looked for in columns of the result.
+    sought: Vec<(usize, Sought)>,
 }
 
 enum State<'p> {
@@ -60,12 +68,17 @@ impl Source<'_> {
     fn narrow(&mut self, leaf: usize, narrowings: &mut Vec<Narrowing>) {
         narrowings.retain(|one| {
             let Some(sought) = (one.leaf == leaf).then(|| one.passed.take()).flatten() else { return true };
-            match self {
-                Source::Rows(operator) => operator.narrow(one.column, &sought),
-                Source::Columns(scan) => scan.narrow(one.column, &sought),
-            }
+            self.leave_out(one.column, &sought);
             false
         });
+    }
+
+    /// Rows with other values in a column will not be used.
+    fn leave_out(&mut self, column: usize, sought: &Sought) {
+        match self {
+            Source::Rows(operator) => operator.narrow(column, sought),
+            Source::Columns(scan) => scan.narrow(column, sought),
+        }
     }
 
     /// What was read ahead is gone.
@@ -106,16 +119,28 @@ impl From<DataFusionError> for Stop {
 
 impl<'p> Analytic<'p> {
     pub fn new(plan: &'p Plan, scope: &Scope<'p>) -> Self {
-        Analytic { plan, scope: scope.clone(), state: State::NotStarted }
+        let part = Part { plan, scope: scope.clone(), sought: Vec::new() };
+        Analytic { part, state: State::NotStarted }
+    }
+}
+
+impl<'p> Part<'p> {
+    /// Starts it, or the row engine if it cannot be translated.
+    async fn start(&self, joins: Joins, cx: &ExecContext<'_>) -> SqlResult<State<'p>> {
+        match self.run(joins, cx).await? {
+            Some(running) => Ok(State::Running(running)),
+            None => self.by_row(),
+        }
     }
 
-    /// Starts it; none if it cannot be translated.
-    async fn start(
-        plan: &'p Plan,
-        scope: &Scope<'p>,
-        joins: Joins,
-        cx: &ExecContext<'_>,
-    ) -> SqlResult<Option<Running<'p>>> {
+    fn by_row(&self) -> SqlResult<State<'p>> {
+        let mut operator = build_plain(self.plan, &self.scope)?;
+        self.sought.iter().for_each(|(column, sought)| operator.narrow(*column, sought));
+        Ok(State::Row(operator))
+    }
+
+    async fn run(&self, joins: Joins, cx: &ExecContext<'_>) -> SqlResult<Option<Running<'p>>> {
+        let (plan, scope) = (self.plan, &self.scope);
         let Some(translated) = translate::aggregate(plan, joins, scope.env(cx), cx) else {
             return Ok(None);
         };
@@ -127,6 +152,13 @@ impl<'p> Analytic<'p> {
                 Feed::Columns(scan) => Source::Columns(scan),
             };
             leaves.push((leaf, source));
+        }
+        for (column, sought) in &self.sought {
+            if let Some(Some((leaf, column))) = translated.groups.get(*column)
+                && let Some((_, source)) = leaves.get_mut(*leaf)
+            {
+                source.leave_out(*column, sought);
+            }
         }
         let Ok(context) = context(cx) else { return Ok(None) };
         let Ok(output) = translated.plan.execute(0, context) else { return Ok(None) };
@@ -324,10 +356,7 @@ fn average(batch: &RecordBatch, sum: usize, counted: usize, index: usize) -> Res
 impl Operator for Analytic<'_> {
     async fn next(&mut self, cx: &ExecContext<'_>, want: usize) -> SqlResult<Option<Batch>> {
         if matches!(self.state, State::NotStarted) {
-            self.state = match Self::start(self.plan, &self.scope, Joins::Hash, cx).await? {
-                Some(running) => State::Running(running),
-                None => State::Row(build_plain(self.plan, &self.scope)?),
-            };
+            self.state = self.part.start(Joins::Hash, cx).await?;
         }
         while let State::Running(running) = &mut self.state {
             match running.next(cx, want).await {
@@ -342,10 +371,7 @@ impl Operator for Analytic<'_> {
                 Err(Stop::Exhausted(_)) if running.can_merge() && cx.memory.spill().is_some() => {
                     tracing::debug!("joins go by merging what is sorted, as memory does not suffice");
                     self.state = State::NotStarted;
-                    self.state = match Self::start(self.plan, &self.scope, Joins::Merge, cx).await? {
-                        Some(running) => State::Running(running),
-                        None => State::Row(build_plain(self.plan, &self.scope)?),
-                    };
+                    self.state = self.part.start(Joins::Merge, cx).await?;
                 }
                 Err(Stop::Exhausted(error)) => return Err(error),
                 Err(Stop::GiveUp) if running.returned => {
@@ -353,7 +379,7 @@ impl Operator for Analytic<'_> {
                 }
                 Err(Stop::GiveUp) => {
                     tracing::debug!("the row engine takes over from the analytical engine");
-                    self.state = State::Row(build_plain(self.plan, &self.scope)?);
+                    self.state = self.part.by_row()?;
                 }
             }
         }
@@ -361,5 +387,9 @@ impl Operator for Analytic<'_> {
             State::Row(operator) => operator.next(cx, want).await,
             _ => Ok(None),
         }
+    }
+
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        self.part.sought.push((column, sought.clone()));
     }
 }

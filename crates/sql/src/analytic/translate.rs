@@ -43,6 +43,8 @@ pub(super) struct Translated<'p> {
     pub has_joins: bool,
     /// What joins will look for in columns of leaves.
     pub narrowings: Vec<Narrowing>,
+    /// By column that groups are made by: the leaf and its column that it is, if it is one.
+    pub groups: Vec<Option<(usize, usize)>>,
 }
 
 /// What a join will look for in a column of a leaf, once it has its table.
@@ -135,11 +137,14 @@ pub(super) fn aggregate<'p>(
         outputs.push(calls.add(call)?);
     }
     let Calls { exprs, filters, .. } = calls;
+    let origin =
+        |(key, _): &(Arc<dyn PhysicalExpr>, String)| tap::origin(&input, tap::column(key)?, &builder.scans);
+    let origins = keys.iter().map(origin).collect();
     let schema = input.schema();
     let keys = PhysicalGroupBy::new_single(keys);
     let plan = AggregateExec::try_new(AggregateMode::Single, keys, exprs, filters, input, schema).ok()?;
     let Builder { leaves, has_joins, narrowings, .. } = builder;
-    Some(Translated { plan: Arc::new(plan), outputs, leaves, has_joins, narrowings })
+    Some(Translated { plan: Arc::new(plan), outputs, leaves, has_joins, narrowings, groups: origins })
 }
 
 /// The aggregate expressions gathered so far.
@@ -330,7 +335,9 @@ impl<'a, 'p> Builder<'a, 'p> {
             }
             PlanKind::Project { input, exprs } => self.project(input, exprs),
             PlanKind::Join { kind, method: method @ JoinMethod::Hash(_), left, right, on } => {
-                self.join(*kind, &method.keys(), [left, right], on.as_ref(), JoinSide::Right)
+                let of_left = kind.hashes_left(left.rows, right.rows);
+                let table = if of_left { JoinSide::Left } else { JoinSide::Right };
+                self.join(*kind, &method.keys(), [left, right], on.as_ref(), table)
             }
             // Nobody above asks for its order: whoever does is a leaf. The table is of the smaller side.
             PlanKind::Join { kind, method: method @ JoinMethod::Merge(_), left, right, on } => {

@@ -19,6 +19,9 @@ const NO_ROW: u32 = u32::MAX;
 const DIVIDED: u32 = u32::MAX - 1;
 
 /// The rows of the right side of a hash join.
+///
+/// In this file the right side is the one that the table is made of. Of a plan's semi- or anti-join that may be its left one
+/// ([`JoinKind::hashes_left`]): then the rows of the table are returned, if a left row matches them or none does.
 struct BuildSide {
     keys: KeyTable,
     /// By key: its first row.
@@ -84,6 +87,8 @@ struct Probe {
 #[derive(Clone)]
 struct Shape<'p> {
     kind: JoinKind,
+    /// The sides are turned: rows of the table are returned, and `on` has the columns of the right side first.
+    turned: bool,
     /// Types of keys and rows, left and right.
     types: [Arc<[Type]>; 2],
     /// How many values a key has.
@@ -95,7 +100,17 @@ struct Shape<'p> {
 
 impl Shape<'_> {
     fn keeps_all_right(&self) -> bool {
-        matches!(self.kind, JoinKind::Right | JoinKind::Full)
+        match self.kind {
+            JoinKind::Right | JoinKind::Full => true,
+            kind => self.turned && kind == JoinKind::Anti,
+        }
+    }
+
+    fn keeps_all_left(&self) -> bool {
+        match self.kind {
+            JoinKind::Left | JoinKind::Full => true,
+            kind => !self.turned && kind == JoinKind::Anti,
+        }
     }
 }
 
@@ -138,10 +153,18 @@ impl<'p> HashJoin<'p> {
         on: Option<&'p Expr>,
         scope: &Scope<'p>,
     ) -> SqlResult<Self> {
-        let [left_keys, right_keys] = [|(key, _): &'p (Expr, Expr)| key, |(_, key): &'p (Expr, Expr)| key];
+        let [mut left_keys, mut right_keys] =
+            [|(key, _): &'p (Expr, Expr)| key, |(_, key): &'p (Expr, Expr)| key];
+        let (mut left, mut right) = (left, right);
+        let turned = kind.hashes_left(left.rows, right.rows);
+        if turned {
+            std::mem::swap(&mut left, &mut right);
+            std::mem::swap(&mut left_keys, &mut right_keys);
+        }
         let input = |plan, keys| Ok(KeyedInput::Computed { input: build(plan, scope)?, keys });
         let shape = Shape {
             kind,
+            turned,
             types: [types(keys.iter().map(left_keys), left), types(keys.iter().map(right_keys), right)],
             key_width: keys.len(),
             on,
@@ -202,7 +225,7 @@ impl<'p> HashJoin<'p> {
             }
             cx.pause().await?;
         }
-        if keeps_all {
+        if keeps_all || self.shape.turned {
             side.matched = vec![false; side.rows.len()];
         }
         Ok(Build::Table(side))
@@ -210,7 +233,7 @@ impl<'p> HashJoin<'p> {
 
     /// Tells the left side which keys there are, where rows without one of them are of no use.
     fn narrow_left(&mut self, side: &BuildSide) {
-        if !matches!(self.shape.kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Right) {
+        if self.shape.keeps_all_left() {
             return;
         }
         for number in 0..self.shape.key_width {
@@ -245,7 +268,7 @@ impl<'p> HashJoin<'p> {
         self.right.divide(cx, &self.shape.scope, &mut right, |key| keeps_all || finds(key)).await?;
         let right = right.finish()?;
         let mut left = Partitions::begin(cx, all_types, self.level, full)?;
-        let keeps_all = matches!(self.shape.kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti);
+        let keeps_all = self.shape.keeps_all_left();
         self.left.divide(cx, &self.shape.scope, &mut left, |key| keeps_all || finds(key)).await?;
         let pairs: Vec<_> = left.finish()?.into_iter().zip(right).collect();
         Ok(Build::Divided { pairs: pairs.into_iter(), current: None })
@@ -292,9 +315,14 @@ impl<'p> HashJoin<'p> {
             }
             let index = current.candidate as usize;
             current.candidate = side.next[index];
+            if self.shape.turned && side.matched.get(index) == Some(&true) {
+                continue;
+            }
             let row_only = matches!(self.shape.kind, JoinKind::Semi | JoinKind::Anti);
             let candidate = if row_only && self.shape.on.is_none() {
                 Row::new()
+            } else if self.shape.turned {
+                pair(&side.rows[index], &current.row)
             } else {
                 pair(&current.row, &side.rows[index])
             };
@@ -306,6 +334,9 @@ impl<'p> HashJoin<'p> {
                 *matched = true;
             }
             match self.shape.kind {
+                // Nobody looks at it again, for it has matched.
+                JoinKind::Semi if self.shape.turned => out.push(std::mem::take(&mut side.rows[index])),
+                JoinKind::Anti if self.shape.turned => {}
                 JoinKind::Semi => {
                     out.push(std::mem::take(&mut current.row));
                     return Ok(true);
@@ -314,7 +345,7 @@ impl<'p> HashJoin<'p> {
                 _ => out.push(candidate),
             }
         }
-        if !current.matched {
+        if !current.matched && self.shape.keeps_all_left() {
             let row = std::mem::take(&mut current.row);
             match self.shape.kind {
                 JoinKind::Anti => out.push(row),
@@ -326,13 +357,16 @@ impl<'p> HashJoin<'p> {
     }
 
     fn unmatched_right(&mut self, side: &BuildSide, want: usize, out: &mut Batch) {
-        while out.len() < want
+        while self.shape.keeps_all_right()
+            && out.len() < want
             && let (Some(row), Some(matched)) =
                 (side.rows.get(self.leftover), side.matched.get(self.leftover))
         {
             self.leftover += 1;
-            if !matched {
-                out.push(padded_right(self.shape.widths.0, row));
+            match (matched, self.shape.turned) {
+                (true, _) => {}
+                (false, true) => out.push(row.clone()),
+                (false, false) => out.push(padded_right(self.shape.widths.0, row)),
             }
         }
     }
@@ -391,6 +425,9 @@ impl Operator for HashJoin<'_> {
     }
 
     fn narrow(&mut self, column: usize, sought: &Sought) {
+        if self.shape.turned {
+            return self.right.narrow(column, sought);
+        }
         match (column.checked_sub(self.shape.widths.0), self.shape.kind) {
             (None, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti) => {
                 self.left.narrow(column, sought);

@@ -382,11 +382,14 @@ fn join_title(
     if let Some(on) = on {
         details.push(("Join Filter", expr_text(on, names(&columns))));
     }
+    let hashes_left = plain == "Hash" && kind.hashes_left(left.rows, right.rows);
     let side = match kind {
         JoinKind::Inner => return (name, name.to_string()),
         JoinKind::Left => "Left",
         JoinKind::Right => "Right",
         JoinKind::Full => "Full",
+        JoinKind::Semi if hashes_left => "Right Semi",
+        JoinKind::Anti if hashes_left => "Right Anti",
         JoinKind::Semi => "Semi",
         JoinKind::Anti => "Anti",
     };

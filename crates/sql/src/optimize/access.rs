@@ -124,6 +124,8 @@ pub struct Choice {
     pub rest: Vec<Expr>,
     /// Rows that satisfy all conditions.
     pub rows: f64,
+    /// Entries of the index that are read.
+    pub entries: f64,
     /// Estimated cost.
     pub cost: f64,
     /// Whether the rows come in the order wanted, and whether that needs a reverse scan.
@@ -184,6 +186,7 @@ pub fn best(
         access: IndexAccess::default(),
         rest: conjuncts,
         rows,
+        entries: table_rows(table),
         cost: cost::scan(table_rows(table), 0.0),
         ordered: None,
     })
@@ -358,8 +361,8 @@ fn offer(
         }
     }
     let filter = Expr::conjunction(rest.clone());
-    let cost = reading(table, index, &access, columns, entries, filter.as_ref()) + sort;
-    Choice { index: index.id, access, rest, rows, cost, ordered }
+    let cost = reading(table, index, &access, columns, (entries, rows), filter.as_ref()) + sort;
+    Choice { index: index.id, access, rest, rows, entries, cost, ordered }
 }
 
 /// Entries that an access is taken to read at least: what it is for a left row of a join is less than one on average.

@@ -4,6 +4,8 @@
 //! machine (the test `costs_are_measured` prints costs beside what the statements take); what matters is how the numbers
 //! relate. Everything that compares plans takes its numbers from here.
 
+use kv_api::columns::MAX_SOUGHT;
+
 /// A batch of requests to the KV node and back, alone on its way.
 pub const REQUEST: f64 = 40.0;
 /// An entry of an index, or a row, read in key order: found, sent and decoded.
@@ -12,10 +14,23 @@ pub const ENTRY: f64 = 0.6;
 pub const BYTE: f64 = 0.003;
 /// What it takes to have columns read instead of entries, once.
 const COLUMNS: f64 = 100.0;
-/// An entry of which KV nodes read columns and test conditions.
+/// An entry of which KV nodes read columns the first time.
 const COLUMN_ENTRY: f64 = 0.3;
+/// The same of those beyond [`VECTORIZED_FROM`]. As a rule somebody has read the columns of a large table before, and they are kept
+/// in memory; those of a small one may be written to all the time.
+const KEPT_COLUMN_ENTRY: f64 = 0.02;
 /// A column of it.
-const COLUMN: f64 = 0.02;
+const COLUMN: f64 = 0.005;
+/// A row that is handed on as columns.
+const COLUMN_ROW: f64 = 0.02;
+/// What a condition costs there, compared with the row engine.
+const VECTORIZED: f64 = 0.05;
+/// Rows up to which the row engine takes them.
+const VECTORIZED_FROM: f64 = 20_000.0;
+/// The share of rows that a filter lets through though nothing becomes of them.
+const LET_THROUGH: f64 = 0.02;
+/// What a row costs the analytical engine, compared with the row engine.
+const VECTORIZED_SHARE: f64 = 0.3;
 /// A key looked up in a batch with others.
 pub const KEY: f64 = 7.0;
 /// The beginning of a span read in a batch with others.
@@ -52,16 +67,13 @@ fn entry(bytes: f64) -> f64 {
     ENTRY + bytes * BYTE
 }
 
-/// The same where all columns that are wanted lie in the entries, so that they can be read as columns.
-pub fn column_scan(entries: f64, bytes: f64, columns: usize) -> f64 {
-    let as_columns = REQUEST + COLUMNS + entries * (COLUMN_ENTRY + columns as f64 * COLUMN);
-    scan(entries, bytes).min(as_columns)
-}
-
-/// About how many entries a scan of so much cost reads, if they are of usual size.
-pub fn entries_read(scan: f64) -> f64 {
-    const USUAL: f64 = 0.6;
-    (scan - REQUEST).max(0.0) / USUAL
+/// The same where all columns that are wanted lie in the entries, so that they can be read as columns: KV nodes test
+/// conditions of so much cost per row of the row engine, and the rows that satisfy them are handed on.
+pub fn column_scan(entries: f64, rows: f64, columns: usize, filter: f64) -> f64 {
+    let kept = (entries - VECTORIZED_FROM).max(0.0);
+    let each = columns as f64 * COLUMN + filter * VECTORIZED;
+    let found = (entries - kept) * COLUMN_ENTRY + kept * KEPT_COLUMN_ENTRY;
+    REQUEST + COLUMNS + found + entries * each + rows * COLUMN_ROW
 }
 
 /// Fetching the rows that entries of a secondary index lead to: a batch of look-ups per page of entries.
@@ -76,14 +88,24 @@ pub fn look_up(left_rows: f64, one: f64, requests: f64, by_key: bool) -> f64 {
     batches * REQUEST + left_rows * each
 }
 
-/// A hash join beyond its inputs: `build` rows are kept.
-pub fn hash_join(probe: f64, build: f64, out: f64) -> f64 {
-    build * HASH_BUILD + probe * HASH_PROBE + out * ROW
+/// As many rows of the row engine as cost what so many do if the analytical engine, which takes many, takes them.
+fn vectorized(rows: f64) -> f64 {
+    rows.min(VECTORIZED_FROM) + (rows - VECTORIZED_FROM).max(0.0) * VECTORIZED_SHARE
+}
+
+/// A hash join beyond its inputs: `build` rows are kept. Of the `probe` rows nothing becomes of more than `found`: if the table
+/// is small others are left out where they are stored ([`crate::exec::sought`]), most of them. That they can be is
+/// taken for granted of many rows.
+pub fn hash_join(probe: f64, found: f64, build: f64, out: f64) -> f64 {
+    let found = found.min(probe);
+    let is_filter = build <= MAX_SOUGHT as f64 && probe > VECTORIZED_FROM;
+    let probed = if is_filter { found + (probe - found) * LET_THROUGH } else { probe };
+    vectorized(build) * HASH_BUILD + vectorized(probed) * HASH_PROBE + vectorized(out) * ROW
 }
 
 /// A merge join beyond its inputs, which come in order.
 pub fn merge_join(left: f64, right: f64, out: f64) -> f64 {
-    (left + right) * MERGE + out * ROW
+    vectorized(left + right) * MERGE + vectorized(out) * ROW
 }
 
 /// A nested loop over kept rows beyond its inputs.
@@ -98,7 +120,7 @@ pub fn sort(rows: f64, wanted: f64) -> f64 {
 
 /// Grouping by hash, with so many expressions for keys and aggregates.
 pub fn group(rows: f64, groups: f64, expressions: usize) -> f64 {
-    rows * (HASH_PROBE + expressions as f64 * EXPRESSION) + groups * HASH_BUILD
+    vectorized(rows) * (HASH_PROBE + expressions as f64 * EXPRESSION) + vectorized(groups) * HASH_BUILD
 }
 
 /// Bytes of a row of so many columns if nothing is known of it.

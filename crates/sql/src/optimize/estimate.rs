@@ -7,6 +7,7 @@
 use super::origin::{Columns, Origin};
 use super::selectivity::{UNKNOWN_ALTERNATIVES, between, equality, of_all, selectivity};
 use super::{access, cardinality, cost, join_method};
+use crate::analytic::may_be_said;
 use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexId, TableDescriptor};
 use crate::plan::{
     Expr, IndexAccess, JoinKind, JoinMethod, Plan, PlanKind, SetInvocation, SetOpKind, SubPlan,
@@ -90,6 +91,8 @@ struct Estimate {
     /// Cost until the first row.
     startup: f64,
     cost: f64,
+    /// Of a scan, the entries of the index that it reads.
+    entries: f64,
 }
 
 struct Estimator {
@@ -119,6 +122,7 @@ impl Estimator {
         plan.rows = found.rows;
         plan.startup = found.startup;
         plan.cost = found.cost.max(found.startup);
+        plan.entries = found.entries;
     }
 
     fn of(&self, plan: &Plan) -> Estimate {
@@ -183,7 +187,12 @@ impl Estimator {
                 let read = (skipped + wanted).min(input.rows);
                 let share = if input.rows > 0.0 { read / input.rows } else { 1.0 };
                 let cost = input.startup + (input.cost - input.startup) * share;
-                Estimate { rows: (read - skipped).max(input.rows.min(1.0)), startup: input.startup, cost }
+                Estimate {
+                    rows: (read - skipped).max(input.rows.min(1.0)),
+                    startup: input.startup,
+                    cost,
+                    entries: 0.0,
+                }
             }
             PlanKind::Distinct { input, on } => {
                 let all: Vec<Expr> = match on.is_empty() {
@@ -196,12 +205,13 @@ impl Estimator {
             PlanKind::SetOp { kind, all, left, right } => set_op(*kind, *all, left, right),
             PlanKind::With { ctes, body } => {
                 let inner: f64 = ctes.iter().map(|(_, plan)| plan.cost).sum();
-                Estimate { rows: body.rows, startup: body.startup, cost: body.cost + inner }
+                Estimate { rows: body.rows, startup: body.startup, cost: body.cost + inner, entries: 0.0 }
             }
             PlanKind::Recursive { base, step, .. } => Estimate {
                 rows: base.rows + ROUNDS * step.rows,
                 startup: base.startup,
                 cost: base.cost + ROUNDS * step.cost,
+                entries: 0.0,
             },
             PlanKind::Insert { input, .. }
             | PlanKind::Update { input, .. }
@@ -212,18 +222,18 @@ impl Estimator {
 }
 
 fn constant(rows: f64, each: f64) -> Estimate {
-    Estimate { rows, startup: 0.0, cost: rows * each }
+    Estimate { rows, startup: 0.0, cost: rows * each, entries: 0.0 }
 }
 
 /// An operator that works as rows come.
 fn above(input: &Plan, rows: f64, work: f64) -> Estimate {
-    Estimate { rows, startup: input.startup, cost: input.cost + work }
+    Estimate { rows, startup: input.startup, cost: input.cost + work, entries: 0.0 }
 }
 
 /// An operator that reads all its input first.
 fn blocking(input: &Plan, rows: f64, before: f64, after: f64) -> Estimate {
     let startup = input.cost + before;
-    Estimate { rows, startup, cost: startup + after }
+    Estimate { rows, startup, cost: startup + after, entries: 0.0 }
 }
 
 /// How many rows a LIMIT or OFFSET means.
@@ -264,7 +274,7 @@ pub fn operations(expr: &Expr) -> f64 {
 fn undecided_scan(plan: &Plan) -> Estimate {
     let PlanKind::Scan { table, columns, filter, .. } = &plan.kind else { return Estimate::default() };
     let choice = access::cheapest(table, columns, filter.as_ref());
-    Estimate { rows: choice.rows.max(1.0), startup: 0.0, cost: choice.cost }
+    Estimate { rows: choice.rows.max(1.0), startup: 0.0, cost: choice.cost, entries: choice.entries }
 }
 
 fn scan(plan: &Plan) -> Estimate {
@@ -276,7 +286,7 @@ fn scan(plan: &Plan) -> Estimate {
         && let Some(choice) = access::by_inverted(table, descriptor, class, columns, filter.as_ref())
     {
         let rows = if access.reads_outer() { choice.rows } else { choice.rows.max(1.0) };
-        return Estimate { rows, startup: 0.0, cost: choice.cost };
+        return Estimate { rows, startup: 0.0, cost: choice.cost, entries: choice.entries };
     }
     let seen = Columns::Table(table, columns);
     let indexed = table_rows(table) * access::indexed_share(table, descriptor);
@@ -287,33 +297,42 @@ fn scan(plan: &Plan) -> Estimate {
     if !access.reads_outer() {
         rows = rows.max(1.0);
     }
-    let cost = reading(table, descriptor, access, columns, entries.max(rows), filter.as_ref());
-    Estimate { rows, startup: 0.0, cost }
+    let entries = entries.max(rows);
+    let cost = reading(table, descriptor, access, columns, (entries, rows), filter.as_ref());
+    Estimate { rows, startup: 0.0, cost, entries }
 }
 
-/// Cost of reading so many entries of an index.
+/// Cost of reading so many entries of an index, of which so many rows satisfy the filter.
 pub fn reading(
     table: &Arc<TableDescriptor>,
     index: &IndexDescriptor,
     access: &IndexAccess,
     columns: &[ColumnId],
-    entries: f64,
+    (entries, rows): (f64, f64),
     filter: Option<&Expr>,
 ) -> f64 {
     let bytes = entry_bytes(table, index);
     let spans = (alternatives(access) - 1.0).max(0.0);
     let covered = covers(table, index.id, columns);
+    let (mut said, mut left) = (0.0, 0.0);
+    for part in filter.into_iter().flat_map(Expr::conjuncts) {
+        *(if may_be_said(part) { &mut said } else { &mut left }) += operations(part);
+    }
+    let each = entries * (cost::ROW + said + left);
+    if access::is_unique(table, index.id, access) {
+        let fetched = if covered { 0.0 } else { cost::fetch(entries, row_bytes(table)) };
+        return cost::REQUEST + entries * (cost::KEY + bytes * cost::BYTE) + fetched + each;
+    }
+    let spans = spans * cost::SPAN;
+    if !covered {
+        return cost::scan(entries, bytes) + spans + cost::fetch(entries, row_bytes(table)) + each;
+    }
+    let by_row = cost::scan(entries, bytes) + each;
     // Of a table that may be much larger than is assumed of it, reading all is not made to look cheap.
     let known = table.statistics.get().is_some_and(|statistics| !statistics.columns.is_empty());
-    let read = if access::is_unique(table, index.id, access) {
-        cost::REQUEST + entries * (cost::KEY + bytes * cost::BYTE)
-    } else if covered && known {
-        cost::column_scan(entries, bytes, columns.len()) + spans * cost::SPAN
-    } else {
-        cost::scan(entries, bytes) + spans * cost::SPAN
-    };
-    let fetched = if covered { 0.0 } else { cost::fetch(entries, row_bytes(table)) };
-    read + fetched + entries * (cost::ROW + filter.map_or(0.0, operations))
+    let here = if left > 0.0 { entries * (cost::ROW + left) } else { 0.0 };
+    let as_columns = cost::column_scan(entries, rows.min(entries), columns.len(), said) + here;
+    spans + if known { by_row.min(as_columns) } else { by_row }
 }
 
 /// How many alternatives of the column after the prefix an access reads.
@@ -429,21 +448,24 @@ fn join(
         JoinKind::Anti => left.rows * (1.0 - matched()),
     };
     let rows = rows.max(left.rows.min(1.0));
+    let (probe, build) = if kind.hashes_left(left.rows, right.rows) { (right, left) } else { (left, right) };
+    let by_hash = || {
+        let found = kind.found(left.rows, right.rows, left.rows * right.rows * equal);
+        left.cost + right.cost + cost::hash_join(probe.rows, found, build.rows, rows)
+    };
     let cost = match method {
         JoinMethod::Lateral => left.cost + look_up_cost(left.rows, right) + rows * cost::ROW,
         JoinMethod::Merge(_) => left.cost + right.cost + cost::merge_join(left.rows, right.rows, rows),
-        JoinMethod::Hash(_) => left.cost + right.cost + cost::hash_join(left.rows, right.rows, rows),
-        JoinMethod::NestedLoop if !chosen && !keys.is_empty() => {
-            left.cost + right.cost + cost::hash_join(left.rows, right.rows, rows)
-        }
+        JoinMethod::Hash(_) => by_hash(),
+        JoinMethod::NestedLoop if !chosen && !keys.is_empty() => by_hash(),
         JoinMethod::NestedLoop => left.cost + right.cost + cost::nested_loop(left.rows, right.rows, rows),
     };
     let startup = match method {
         JoinMethod::Lateral => left.startup,
         JoinMethod::Merge(_) => left.startup + right.startup,
-        _ => left.startup + right.cost + right.rows * cost::HASH_BUILD,
+        _ => probe.startup + build.cost + build.rows * cost::HASH_BUILD,
     };
-    Estimate { rows, startup, cost }
+    Estimate { rows, startup, cost, entries: 0.0 }
 }
 
 /// The share of left rows whose values an index look-up finds at all: those of the side with more of them are not all
@@ -482,5 +504,5 @@ fn set_op(kind: SetOpKind, all: bool, left: &Plan, right: &Plan) -> Estimate {
     let inputs = left.cost + right.cost;
     let both = left.rows + right.rows;
     let work = if kind == SetOpKind::Union && all { both * cost::ROW } else { cost::group(both, both, 1) };
-    Estimate { rows, startup: left.startup, cost: inputs + work }
+    Estimate { rows, startup: left.startup, cost: inputs + work, entries: 0.0 }
 }

@@ -49,7 +49,8 @@ pub(super) fn offer(
         cost += cost::sort(rows, order.limit.unwrap_or(rows));
     }
     let access = IndexAccess { inverted: found, ..IndexAccess::default() };
-    Some(Choice { index: index.id, access, rest: conjuncts.to_vec(), rows, cost, ordered: None })
+    let rest = conjuncts.to_vec();
+    Some(Choice { index: index.id, access, rest, rows, entries: candidates, cost, ordered: None })
 }
 
 /// What it costs to read the entries of so many tokens, fetch the rows that may do, and look at them.

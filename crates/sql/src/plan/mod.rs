@@ -65,19 +65,21 @@ pub struct Plan {
     pub startup: f64,
     /// Estimated cost of all rows.
     pub cost: f64,
+    /// Of a scan, the estimated number of entries of its index that it reads.
+    pub entries: f64,
 }
 
 impl Plan {
     /// A plan whose size is not estimated yet.
     pub fn new(kind: PlanKind, columns: Vec<PlanColumn>) -> Self {
-        Plan { kind, columns, rows: 0.0, startup: 0.0, cost: 0.0 }
+        Plan { kind, columns, rows: 0.0, startup: 0.0, cost: 0.0, entries: 0.0 }
     }
 
     /// The plan below a projection. What is estimated of it is said of the projection.
     pub fn projected(self, exprs: Vec<Expr>, columns: Vec<PlanColumn>) -> Self {
         let (rows, startup, cost) = (self.rows, self.startup, self.cost);
         let kind = PlanKind::Project { input: Box::new(self), exprs };
-        Plan { kind, columns, rows, startup, cost }
+        Plan { kind, columns, rows, startup, cost, entries: 0.0 }
     }
 
     /// One row without columns.
@@ -151,6 +153,25 @@ pub enum JoinKind {
     Anti,
 }
 
+impl JoinKind {
+    /// Whether a hash join of two sides with so many rows makes its table of the left one and probes it with right rows, of
+    /// which nothing is returned.
+    pub fn hashes_left(self, left_rows: f64, right_rows: f64) -> bool {
+        matches!(self, JoinKind::Semi | JoinKind::Anti) && left_rows < right_rows
+    }
+
+    /// Of how many rows of the side that the table is probed with something becomes, if so many pairs of rows match.
+    pub fn found(self, left_rows: f64, right_rows: f64, matching: f64) -> f64 {
+        match self {
+            JoinKind::Semi | JoinKind::Anti if self.hashes_left(left_rows, right_rows) => {
+                matching.min(right_rows)
+            }
+            JoinKind::Left | JoinKind::Full | JoinKind::Anti => left_rows,
+            JoinKind::Inner | JoinKind::Right | JoinKind::Semi => matching.min(left_rows),
+        }
+    }
+}
+
 /// How a join is computed.
 #[derive(Clone, Debug)]
 pub enum JoinMethod {
@@ -160,7 +181,7 @@ pub enum JoinMethod {
     /// For each left row, the right side is run anew with the left row as [`Expr::Outer`] of depth 0.
     /// Only for inner, left, semi and anti joins.
     Lateral,
-    /// A hash table over the right side on equal keys: `(left expression, right expression)`, each
+    /// A hash table over the right side, or that which [`JoinKind::hashes_left`] says, on equal keys: `(left expression, right expression)`, each
     /// over its own side's row.
     Hash(Vec<(Expr, Expr)>),
     /// Both sides come ordered by equal keys.

@@ -159,7 +159,7 @@ pub fn frame(
 /// A plan of some int4 columns.
 pub fn plan(kind: PlanKind, width: usize) -> Plan {
     let columns = (0..width).map(|n| PlanColumn::new(format!("c{n}"), Type::INT4)).collect();
-    Plan { kind, columns, rows: 1.0, startup: 0.0, cost: 1.0 }
+    Plan { kind, columns, rows: 1.0, startup: 0.0, cost: 1.0, entries: 1.0 }
 }
 
 /// Literal rows; `i32::MIN` stands for NULL.

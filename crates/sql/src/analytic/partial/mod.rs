@@ -36,8 +36,8 @@ use crate::exec::context::OperatorStats;
 use crate::exec::eval::EvalEnv;
 use crate::exec::operator::{BATCH_ROWS, Batch, BoxOperator, Operator};
 use crate::exec::scope::Scope;
+use crate::exec::sought::Sought;
 use crate::exec::{ExecContext, Reservation};
-use crate::optimize::cost;
 use crate::plan::Plan;
 use crate::table::CodecCache;
 use async_trait::async_trait;
@@ -72,7 +72,7 @@ impl PartialAggregates {
     /// Whether KV nodes may aggregate for a plan node, as far as its shape and the estimates say.
     fn wants(self, plan: &Plan) -> bool {
         let Some(shape) = translate::Shape::of(plan) else { return false };
-        let entries = cost::entries_read(shape.scan.cost);
+        let entries = shape.scan.entries;
         match self {
             PartialAggregates::Off => false,
             PartialAggregates::On => true,
@@ -102,7 +102,8 @@ pub(crate) fn applies(
 pub(super) fn wrap<'p>(plan: &'p Plan, scope: &Scope<'p>) -> Option<BoxOperator<'p>> {
     scope.partial_aggregates.wants(plan).then(|| {
         let scope = scope.clone();
-        Box::new(Partial { plan, scope, state: State::NotStarted, memory: Reservation::default() }) as _
+        let (state, sought, memory) = (State::NotStarted, Vec::new(), Reservation::default());
+        Box::new(Partial { plan, scope, state, sought, memory }) as _
     })
 }
 
@@ -111,6 +112,8 @@ struct Partial<'p> {
     plan: &'p Plan,
     scope: Scope<'p>,
     state: State<'p>,
+    /// What is looked for in columns of the result.
+    sought: Vec<(usize, Sought)>,
     memory: Reservation,
 }
 
@@ -131,6 +134,13 @@ impl<'p> Partial<'p> {
         else {
             return Ok(None);
         };
+        if let Some(shape) = translate::Shape::of(self.plan) {
+            for (column, sought) in &self.sought {
+                if let Some(column) = shape.group_column(*column) {
+                    scan.narrow(column, sought);
+                }
+            }
+        }
         scan.take_apart(cx).await?;
         let mut merge = Merge::new(&layout);
         let (mut ahead, mut groups, mut did) = (Ahead::default(), 0, OperatorStats::default());
@@ -185,7 +195,9 @@ impl Operator for Partial<'_> {
                 None => {
                     tracing::debug!("KV nodes do not aggregate");
                     self.memory.release();
-                    State::Engine(super::build(self.plan, &self.scope)?)
+                    let mut engine = super::build(self.plan, &self.scope)?;
+                    self.sought.iter().for_each(|(column, sought)| engine.narrow(*column, sought));
+                    State::Engine(engine)
                 }
             };
         }
@@ -197,5 +209,9 @@ impl Operator for Partial<'_> {
             }
             State::Engine(operator) => operator.next(cx, want).await,
         }
+    }
+
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        self.sought.push((column, sought.clone()));
     }
 }

@@ -5,6 +5,7 @@ use super::super::columns::{MOST_DIGITS, physical};
 use super::super::expr::is_integer;
 use super::merge::{Layout, Output};
 use crate::exec::eval::{EvalEnv, eval};
+use crate::exec::sought::same_integer;
 use crate::plan::{AggregateCall, Expr, Plan, PlanKind};
 use crate::table::CodecCache;
 use datafusion::arrow::datatypes::DataType;
@@ -43,6 +44,11 @@ impl<'p> Shape<'p> {
         };
         let is_scan = matches!(scan.kind, PlanKind::Scan { lock: None, .. });
         is_scan.then_some(Shape { scan, projection, groups, calls })
+    }
+
+    /// The column of the scan that a column of the result is, if it is one that groups are made by.
+    pub fn group_column(&self, column: usize) -> Option<usize> {
+        same_integer(&self.over_scan(self.groups.get(column)?))
     }
 
     /// An expression over the rows that are aggregated, as one over the rows of the scan.

@@ -10,7 +10,7 @@ use super::natural::natural_orders;
 use super::order::{OrderId, Orders, Required, natural};
 use super::rule::{Options, Rule};
 use crate::optimize::access::Choice;
-use crate::optimize::join_method;
+use crate::optimize::{cardinality, join_method};
 use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanKind};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -97,6 +97,8 @@ pub struct Fixed<'p> {
     pub width: usize,
     /// What is equal, as ascending orders by it of the left and of the right side.
     pub pairs: SmallVec<[(OrderId, OrderId); 4]>,
+    /// Pairs of rows in which all of that is equal.
+    pub matching: f64,
     /// See [`super::join::Sides::sequences`].
     pub sequences: Vec<Sequence>,
     /// How the right side is looked up.
@@ -212,6 +214,7 @@ impl<'p> Memo<'p> {
         };
         let width = left.columns.len();
         let (keys, _) = join_method::split_equalities(on.cloned(), width);
+        let matching = left.rows * right.rows * cardinality::equal_share(&keys, left, right);
         let mut pairs: SmallVec<[(OrderId, OrderId); 4]> = SmallVec::new();
         for (one, other) in keys {
             let [one, other] = [one, other].map(|side| self.orders.number(vec![natural(side, false)]));
@@ -225,7 +228,8 @@ impl<'p> Memo<'p> {
             JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti => look_up(right, on, width),
             JoinKind::Right | JoinKind::Full => None,
         };
-        self.joins.push(Fixed { plan, kind, sides, width, pairs, sequences, look_up: look_up.map(Rc::new) });
+        let look_up = look_up.map(Rc::new);
+        self.joins.push(Fixed { plan, kind, sides, width, pairs, matching, sequences, look_up });
         self.group(Logical::Join(self.joins.len() - 1), plan.rows)
     }
 

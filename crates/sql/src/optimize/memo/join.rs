@@ -12,6 +12,10 @@ pub struct Sides {
     pub right_rows: f64,
     /// Rows of the result.
     pub rows: f64,
+    /// See [`crate::plan::JoinKind::hashes_left`].
+    pub hashes_left: bool,
+    /// Rows of the side that a hash table would be probed with of which something becomes.
+    pub found: f64,
     /// What is equal, as ascending orders by it, of the left and of the right side.
     pub pairs: SmallVec<[(OrderId, OrderId); 4]>,
     /// Sequences of all pairs in which both sides may be to be joined, where no order is asked for.
@@ -69,6 +73,8 @@ impl Sides {
             left_rows,
             right_rows,
             rows: left_rows,
+            hashes_left: false,
+            found: left_rows,
             pairs: SmallVec::new(),
             sequences: Vec::new(),
             left_order: Some(super::order::ANY),

@@ -120,6 +120,7 @@ impl<'p> Memo<'p> {
         let rows = [left, right].map(|side| self.groups[side].rows.max(1.0));
         let out = join.plan.rows.max(1.0);
         let (pairs, sequences, plan) = (join.pairs.clone(), join.sequences.clone(), join.plan);
+        let matching = join.matching;
         let found = join.look_up.clone();
         let looked_up = found.and_then(|choice| {
             let crate::plan::PlanKind::Join { right, .. } = &plan.kind else { return None };
@@ -130,6 +131,8 @@ impl<'p> Memo<'p> {
             left_rows: rows[0],
             right_rows: rows[1],
             rows: out,
+            hashes_left: kind.hashes_left(rows[0], rows[1]),
+            found: kind.found(rows[0], rows[1], matching),
             pairs,
             sequences,
             left_order: in_turn(kind, of_left),
@@ -142,6 +145,8 @@ impl<'p> Memo<'p> {
             left_rows: rows[1],
             right_rows: rows[0],
             rows: out,
+            hashes_left: kind.hashes_left(rows[1], rows[0]),
+            found: kind.found(rows[1], rows[0], matching),
             pairs: sides.pairs.iter().map(|(left, right)| (*right, *left)).collect(),
             sequences: sides.sequences,
             left_order: in_turn(kind, of_right),
@@ -202,6 +207,8 @@ impl<'p> Memo<'p> {
             left_rows,
             right_rows: self.groups[right_group].rows.max(1.0),
             rows,
+            hashes_left: false,
+            found: rows,
             pairs,
             sequences,
             left_order,

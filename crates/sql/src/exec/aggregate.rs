@@ -6,6 +6,7 @@ use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator};
 use super::partition::{KeyedInput, Partitions};
 use super::relation::row_bytes;
 use super::scope::Scope;
+use super::sought::Sought;
 use super::{ExecContext, Reservation};
 use crate::plan::{AggregateCall, Expr, PlanColumn};
 use async_trait::async_trait;
@@ -214,6 +215,16 @@ impl Operator for Aggregate<'_> {
             let Some(work) = self.work.pop() else { return Ok(None) };
             self.memory.release();
             self.results = self.compute(work, cx).await?.into_iter();
+        }
+    }
+
+    /// A group that is not looked for needs none of its rows.
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        let whole = self.sets.len() == 1 && self.sets[0].len() == self.groups.len();
+        if let Some(work) = self.work.first_mut().filter(|_| whole)
+            && let Some(from) = work.input.key_column(column)
+        {
+            work.input.narrow(from, sought);
         }
     }
 }

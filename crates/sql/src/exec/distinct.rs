@@ -6,6 +6,7 @@ use super::operator::{BATCH_ROWS, Batch, BoxOperator, Operator};
 use super::partition::{KeyedInput, Partitions};
 use super::relation::row_bytes;
 use super::scope::Scope;
+use super::sought::{Sought, same_integer};
 use super::spill::Run;
 use super::{ExecContext, Reservation};
 use crate::plan::{Expr, PlanColumn};
@@ -104,6 +105,13 @@ impl Operator for Distinct<'_> {
                 return Ok(Some(kept));
             }
             cx.pause().await?;
+        }
+    }
+
+    /// Of rows that are alike in what is looked at all are looked for, or none.
+    fn narrow(&mut self, column: usize, sought: &Sought) {
+        if self.on.is_empty() || self.on.iter().any(|on| same_integer(on) == Some(column)) {
+            self.input.narrow(column, sought);
         }
     }
 }

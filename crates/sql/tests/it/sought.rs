@@ -30,6 +30,21 @@ async fn scans_return_little_else_than_what_joins_look_for() {
         ("select count(*) from facts f where exists (select from names n where n.k = f.k)", 2_600),
         ("select count(*) from (select k as a from facts f) g join names n on n.k = g.a", 2_600),
         ("select count(*) from facts f join names n on n.k = f.s where n.k < 50", 700),
+        // Groups that are not looked for, by whichever engine, and rows that are looked at once.
+        (
+            "select sum(c) from (select k, count(*) c from facts group by k) g join names n on n.k = g.k",
+            2_600,
+        ),
+        (
+            "select sum(c) from (select k, max(id) c from facts group by k) g join names n using (k) where k < 9",
+            40,
+        ),
+        ("select count(*) from (select distinct k, s from facts) g join names n on n.k = g.k", 2_600),
+        // Not by what is aggregated.
+        (
+            "select count(*) from (select s, max(k) k from facts group by s) g join names n on n.k = g.k",
+            20_000,
+        ),
         // All rows of an outer join's side count.
         ("select count(*) from facts f left join names n on n.k = f.k", 20_000),
         ("select count(*) from facts f where not exists (select from names n where n.k = f.k)", 20_000),

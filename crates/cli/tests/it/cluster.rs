@@ -119,14 +119,11 @@ impl Cluster {
         list.as_array().unwrap().iter().map(|p| (p["role"].as_str().unwrap().to_owned(), pid(p))).collect()
     }
 
-    /// The process of a role of which there is one.
+    /// The process of a role of which there is one. One that has just ended is started again.
     pub fn process(&self, role: &str) -> u32 {
-        let processes = self.processes();
-        processes
-            .iter()
-            .find(|(name, _)| name == role)
-            .unwrap_or_else(|| panic!("no {role}: {processes:?}"))
-            .1
+        let find = || self.processes().into_iter().find(|(name, _)| name == role);
+        wait_until(&format!("a {role} runs"), || find().is_some());
+        find().unwrap_or_else(|| panic!("no {role}")).1
     }
 
     /// The process of a role; of the SQL nodes the one that serves the tenant.

@@ -98,7 +98,7 @@ fn with_small_chunks() -> Limits {
 fn unique_row(world: &World) -> String {
     let text = world.unique.fetch_add(1, Ordering::Relaxed).to_string();
     let head = tag::BYTES | (text.len() as u8) << 4;
-    let header = [ROW_FORMAT, 1, text.len() as u8 + 1, head].map(char::from);
+    let header = [ROW_FORMAT, 1, text.len() as u8 + 2, head].map(char::from);
     header.into_iter().chain(text.chars()).collect()
 }
 

@@ -10,6 +10,7 @@
 mod allocator;
 mod announce;
 mod api;
+mod caches;
 mod cert;
 mod check_replicas;
 mod data_dir;

@@ -4,6 +4,7 @@
 //! watched by itself.
 
 use crate::announce::AnnounceArgs;
+use crate::caches::CacheArgs;
 use crate::duration::{self, IdleTimeout};
 use crate::error::{Failure, Outcome};
 use crate::locality::{self, Locality};
@@ -139,20 +140,13 @@ pub(crate) struct KvArgs {
     /// How far the wall clocks of KV nodes may be apart: a node that is further from most others stops
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse_clock_offset)]
     max_clock_offset: Duration,
-    /// Bytes of blocks of the store's files that are kept in memory [default: a sixteenth of the memory, at least 256 MiB]
-    #[arg(long, value_name = "BYTES")]
-    block_cache: Option<usize>,
-    /// Bytes of columns that are kept in memory for analytical queries; 0 for none [default: a sixteenth of the memory]
-    #[arg(long, value_name = "BYTES")]
-    column_cache: Option<usize>,
+    #[command(flatten)]
+    caches: CacheArgs,
     #[command(flatten)]
     process: ProcessArgs,
     #[command(flatten)]
     announce: AnnounceArgs,
 }
-
-/// A cache takes a part of the memory like this, if nothing else is asked for.
-const CACHE_SHARE: u64 = 16;
 
 /// Runs a KV node.
 pub(crate) fn kv(args: KvArgs) -> Outcome {
@@ -163,10 +157,7 @@ pub(crate) fn kv(args: KvArgs) -> Outcome {
 
 async fn run_kv(args: KvArgs) -> Outcome {
     let metrics = args.process.serve_metrics().await?;
-    let share = process::memory::available_bytes().and_then(|all| usize::try_from(all / CACHE_SHARE).ok());
-    let engine = kv_server::EngineConfig::default();
-    let block_cache_bytes = args.block_cache.or(share.map(|share| share.max(engine.block_cache_bytes)));
-    let column_cache = kv_server::ColumnCacheConfig::default();
+    let caches = args.caches.sizes(1);
     let config = kv_server::Config {
         data_dir: args.store,
         listen: args.listen,
@@ -177,16 +168,16 @@ async fn run_kv(args: KvArgs) -> Outcome {
         peer_tls: tls::internal_client(&args.process.ca()?, &args.process.certificate("kv")?)?,
         dead_after: args.dead_after,
         engine: kv_server::EngineConfig {
-            block_cache_bytes: block_cache_bytes.unwrap_or(engine.block_cache_bytes),
-            ..engine
+            block_cache_bytes: caches.blocks,
+            ..kv_server::EngineConfig::default()
         },
         limits: kv_server::Limits {
             max_range_bytes: args.max_range_bytes,
             merge_after: args.merge_after,
             max_clock_offset: args.max_clock_offset,
             column_cache: kv_server::ColumnCacheConfig {
-                bytes: args.column_cache.or(share).unwrap_or(column_cache.bytes),
-                ..column_cache
+                bytes: caches.columns,
+                ..kv_server::ColumnCacheConfig::default()
             },
             ..kv_server::Limits::default()
         },

@@ -1,6 +1,7 @@
 //! `dormouse start` and `dormouse demo`: the whole system on this machine.
 
 use crate::api::Api;
+use crate::caches::CacheArgs;
 use crate::data_dir::{DATA_DIR_VARIABLE, DataDir, NODE_COUNTS};
 use crate::duration::{self, IdleTimeout};
 use crate::error::{Failure, Outcome};
@@ -43,6 +44,8 @@ pub(crate) struct SystemArgs {
     /// Ranges of a tenant that are small and idle for this long are merged with their neighbours, as in 10m; or never
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse_or_never)]
     merge_after: std::time::Duration,
+    #[command(flatten)]
+    caches: CacheArgs,
 }
 
 fn kv_node_counts() -> std::ops::RangeInclusive<i64> {
@@ -61,6 +64,7 @@ impl SystemArgs {
             max_clock_offset: self.max_clock_offset,
             max_range_bytes: self.max_range_bytes,
             merge_after: self.merge_after,
+            caches: self.caches,
         }
     }
 }

@@ -113,35 +113,29 @@ impl Assembly<'_> {
             }
             // Locks before data: see `storage::mvcc`.
             let unlocked = self.unlocked_until(cache, &at)?;
-            let next = match cache.step(&at, end, columns, self.view.timestamp) {
+            let until = match cache.step(&at, end, columns, self.view.timestamp) {
                 Step::Kept(chunk, next) if unlocked.as_ref().is_none_or(|unlocked| next <= *unlocked) => {
                     match self.kept(&chunk) {
-                        true => next,
+                        true => {
+                            at = next;
+                            continue;
+                        }
                         // It is too much for the budget; there may be room for some of it.
-                        false if self.reader.seen() == 0 => match self.rows(&at, &next)? {
-                            Some(rest) => return Ok(Some(rest)),
-                            None => next,
-                        },
+                        false if self.reader.seen() == 0 => next,
                         false => return Ok(Some(Span::new(at, end.clone()))),
                     }
                 }
                 Step::Gather(gathering) if unlocked.is_none() => {
-                    self.gather(&at, gathering, cache, columns)?
+                    at = self.gather(&at, gathering, cache, columns)?;
+                    continue;
                 }
-                Step::Kept(_, until) | Step::Read(until) => match self.rows(&at, &until)? {
-                    Some(rest) => return Ok(Some(rest)),
-                    None => until,
-                },
-                Step::Gather(gathering) => {
-                    let until = gathering.until().clone();
-                    drop(gathering);
-                    match self.rows(&at, &until)? {
-                        Some(rest) => return Ok(Some(rest)),
-                        None => until,
-                    }
-                }
+                Step::Kept(_, until) | Step::Read(until) => until,
+                Step::Gather(gathering) => gathering.until().clone(),
             };
-            at = next;
+            if let Some(rest) = self.rows(&at, &until)? {
+                return Ok(Some(rest));
+            }
+            at = until;
         }
         Ok(None)
     }

@@ -20,6 +20,7 @@
 mod child;
 mod reaper;
 
+use crate::caches::CacheArgs;
 use crate::data_dir::{Addresses, DataDir, KvNode};
 use crate::duration::{self, IdleTimeout};
 use crate::error::{Failure, Outcome};
@@ -60,6 +61,8 @@ pub(crate) struct Options {
     pub max_range_bytes: u64,
     /// How long ranges of a tenant must be small and idle before they are merged; zero is never.
     pub merge_after: Duration,
+    /// The caches of each KV node.
+    pub caches: CacheArgs,
 }
 
 /// A running system.
@@ -212,6 +215,9 @@ impl Supervisor {
                 add("max-clock-offset", duration::text(self.options.max_clock_offset));
                 add("max-range-bytes", self.options.max_range_bytes.to_string());
                 add("merge-after", duration::text_or_never(self.options.merge_after));
+                let caches = self.options.caches.sizes(self.kv_nodes.len());
+                add("block-cache", caches.blocks.to_string());
+                add("column-cache", caches.columns.to_string());
                 // The first one makes the cluster; every other one knows somebody who is in it already.
                 if let Some(earlier @ [_, ..]) = self.kv_nodes.get(..index) {
                     add("join", kv_addresses(earlier));

@@ -38,8 +38,8 @@
 //!
 //! Columns take at most the bytes that are allowed. When they do, one chunk in [`ADMIT_ONE_IN`] that are read still gets in,
 //! and segments that nobody has used since the last look make room (the clock algorithm): a table larger than the cache
-//! would otherwise push out in each scan what the next one begins with. Keys and bookkeeping come on top: some two hundred bytes
-//! a segment, and twice as much for each column.
+//! would otherwise push out in each scan what the next one begins with. Keys and bookkeeping come on top: a few hundred bytes
+//! for each segment and each of its columns.
 //!
 //! # What is missing
 //!

@@ -55,11 +55,13 @@ pub enum Bug {
     FrozenServes,
     /// Ranges are merged while transactions are prepared in the left one.
     MergedWhilePrepared,
+    /// Columns are kept of rows that are written to.
+    WrittenColumnsKept,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 24] = [
+    pub const ALL: [Bug; 25] = [
         Bug::ClockNotMoved,
         Bug::UncertaintyIgnored,
         Bug::PreparedUnchecked,
@@ -84,5 +86,6 @@ impl Bug {
         Bug::MergeForgetsClock,
         Bug::FrozenServes,
         Bug::MergedWhilePrepared,
+        Bug::WrittenColumnsKept,
     ];
 }

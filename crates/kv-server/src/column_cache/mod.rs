@@ -8,7 +8,7 @@
 //! scan goes from chunk to chunk and touches neither keys nor rows.
 //!
 //! There are no copies to keep in step, no second format on disk and nothing to configure but how much memory it may take
-//! (`Limits::column_cache_bytes`): a chunk is thrown away when one of its rows is written to, and made anew by the next scan
+//! (`Limits::column_cache`): a chunk is thrown away when one of its rows is written to, and made anew by the next scan
 //! that comes by. Systems that keep columns beside rows for good (the column store index of Azure SQL Database, the replicas of
 //! TiFlash: D. Huang et al., "TiDB: A Raft-based HTAP Database", VLDB 2020) apply every write to both.
 //!

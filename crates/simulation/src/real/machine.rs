@@ -45,6 +45,8 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(60);
 const JOIN_PAUSE: Micros = 200 * MILLI;
 /// Redirects followed.
 const MAX_REDIRECTS: usize = 5;
+/// Bytes of columns that a node keeps: some chunks, but not all.
+const COLUMN_CACHE_BYTES: usize = 2 << 10;
 /// Most turns of a driver without time going on.
 const MAX_TURNS_AT_ONCE: u32 = 20_000;
 
@@ -266,7 +268,10 @@ pub async fn start(world: &Arc<World>, id: NodeId) {
 fn limits(world: &World, id: NodeId) -> kv_server::Limits {
     let merge_after = Duration::from_micros(world.plan.merge_after);
     // Batches are small.
-    let mut limits = kv_server::Limits { merge_after, vacancy_patience: 1, ..kv_server::Limits::default() };
+    let column_cache =
+        kv_server::ColumnCacheConfig { bytes: COLUMN_CACHE_BYTES, chunk_rows: 3, least_rows: 1 };
+    let mut limits =
+        kv_server::Limits { merge_after, vacancy_patience: 1, column_cache, ..kv_server::Limits::default() };
     // Every other node evaluates nearly everything anew.
     if id.is_multiple_of(2) {
         limits.inline_reads = 2;

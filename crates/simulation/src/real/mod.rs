@@ -10,7 +10,8 @@
 //! # How a run goes
 //!
 //! A seed draws a [`plan::Plan`]. A cluster is founded, other nodes join it, and tenants are created. Clients
-//! run random transactions over several ranges ([`workload`]), handing some of them to one another between two
+//! run random transactions over several ranges ([`workload`]), which read all lists as rows or as columns ([`lists`]) that nodes keep
+//! in chunks of a few rows, handing some of them to one another between two
 //! statements ([`hop`]), while things go wrong ([`faults`]): nodes and clients crash, the
 //! network is cut, late, lossy and repeats itself, disks are slow or fail in the middle of a turn, clocks err,
 //! leases move, ranges are split and merged, spans begin and cease to be read everywhere, a clock is set to another hour. Then all is
@@ -48,6 +49,7 @@ pub mod desk;
 pub mod faults;
 pub mod finish;
 pub mod hop;
+mod lists;
 mod logs;
 pub mod machine;
 pub mod plan;

@@ -132,6 +132,7 @@ fn planted_bugs_are_found() {
         Node::LetGoSkipped,
         Node::ClaimTakenTwice,
         Node::HopIgnored,
+        Node::WrittenColumnsKept,
     ];
     let clients =
         [Client::SnapshotPerStatement, Client::UndoneKept, Client::MovedUnchecked, Client::SilenceTakenForNo];

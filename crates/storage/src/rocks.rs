@@ -14,14 +14,14 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactionDecision,
-    DB, DBCompressionType, DBRawIterator, DBRecoveryMode, DataBlockIndexType, LogLevel, LruCacheOptions,
-    Options, ReadOptions, WriteOptions,
+    DB, DBCompressionType, DBRawIterator, DBRecoveryMode, DataBlockIndexType, LogLevel, Options, ReadOptions,
+    WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
 
-/// The block cache has two to the power of this parts with a lock each.
-const CACHE_SHARD_BITS: i32 = 4;
+/// What the cache is told of the size of blocks: it finds out, for blocks of indexes and filters differ.
+const ANY_BLOCK_BYTES: usize = 0;
 
 /// Size at which a memtable of intents is written out.
 const LOCKS_MEMTABLE_BYTES: usize = 8 << 20;
@@ -75,11 +75,8 @@ impl RocksEngine {
     /// [`StorageError::InUse`] if another process has it open, [`StorageError::Incompatible`] if it has
     /// spaces this program does not know, [`StorageError::Corruption`] if files are damaged or missing.
     pub fn open(path: &Path, config: &RocksConfig) -> StorageResult<Self> {
-        let mut lru = LruCacheOptions::default();
-        lru.set_capacity(config.block_cache_bytes);
-        // As many as there are by default would be smaller than some blocks, which then never stay.
-        lru.set_num_shard_bits(CACHE_SHARD_BITS);
-        let cache = Cache::new_lru_cache_opts(&lru);
+        // Nobody waits for a lock of it, and blocks of any size fit.
+        let cache = Cache::new_hyper_clock_cache(config.block_cache_bytes, ANY_BLOCK_BYTES);
         let options = database_options(config);
         let garbage = Arc::default();
         let families = Space::ALL

@@ -52,6 +52,9 @@ impl Binder<'_> {
         let Some(returning) = &insert.returning else { return Ok(plan) };
         let mut scope = Scope { parent: env.outer, ..Scope::default() };
         add_table(&mut scope, &table, alias.as_deref().unwrap_or(&table.name), 0, true);
+        if updates {
+            add_xmax(&mut scope, &table);
+        }
         self.bind_returning(plan, returning, &scope, env)
     }
 
@@ -635,6 +638,25 @@ fn set_returning(plan: &mut Plan, exprs: Vec<Expr>) {
         | PlanKind::Delete { returning, .. } => *returning = Some(exprs),
         _ => {}
     }
+}
+
+/// The number of `xmax` among the columns of any table.
+const XMAX: i16 = -4;
+
+/// Adds what INSERT with DO UPDATE says behind the columns of a table: whether a row was there before. PostgreSQL locks such a row
+/// first, so that its `xmax` is not 0; `RETURNING (xmax = 0)` is how applications ask.
+fn add_xmax(scope: &mut Scope<'_>, table: &TableDescriptor) {
+    scope.columns.push(ScopeColumn {
+        name: Arc::from("xmax"),
+        expr: Expr::Column(table.columns.len(), Type::XID),
+        ty: Type::XID.into(),
+        relation: Some(0),
+        visible: true,
+        hidden: true,
+        table_oid: table.oid,
+        attnum: XMAX,
+        fields: None,
+    });
 }
 
 /// Adds the columns of a table at a position of the row.

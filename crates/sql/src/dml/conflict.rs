@@ -16,8 +16,11 @@ use crate::plan::{ConflictUpdate, Expr, OnConflict, Plan, RowCheck, RowPolicies}
 use crate::table::{TableCodec, codec};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
-use sql_types::{Datum, Row, SqlError, SqlResult, SqlState};
+use sql_types::{Datum, Oid, Row, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
+
+/// The `xmax` of a row that was there before: any that is not 0, for there are no numbers of transactions.
+const WAS_THERE: Oid = 1;
 
 /// An INSERT with ON CONFLICT while it runs.
 pub(super) struct Conflict<'p> {
@@ -131,7 +134,7 @@ impl<'p> Conflict<'p> {
         })
     }
 
-    /// Inserts or updates; returns the full rows written.
+    /// Inserts or updates; returns the full rows written, with DO UPDATE each with its `xmax` behind it.
     pub async fn insert(
         &mut self,
         rows: Vec<Row>,
@@ -160,7 +163,10 @@ impl<'p> Conflict<'p> {
             let existing = unique.iter().find(|key| self.arbitrates(key) && holds(&known, key));
             match existing {
                 Some(_) if self.update.is_none() => {}
-                Some(key) => written.extend(self.update(key, row, &mut known, began, cx).await?),
+                Some(key) => {
+                    let updated = self.update(key, row, &mut known, began, cx).await?;
+                    written.extend(updated.map(|row| self.with_xmax(row, WAS_THERE)));
+                }
                 None => {
                     if let Some(key) = unique.iter().find(|key| holds(&known, key)) {
                         let (table, text) = (codec.table(), &cx.eval.text);
@@ -170,11 +176,18 @@ impl<'p> Conflict<'p> {
                     note(&codec, &row, &row_key, true, &mut known)?;
                     inserts.note(None, Some(&row), cx)?;
                     self.remember(row_key, cx)?;
-                    written.push(row);
+                    written.push(self.with_xmax(row, 0));
                 }
             }
         }
         Ok(written)
+    }
+
+    fn with_xmax(&self, mut row: Row, xmax: Oid) -> Row {
+        if self.update.is_some() {
+            row.push(Datum::Oid(xmax));
+        }
+        row
     }
 
     fn remember(&mut self, key: Bytes, cx: &ExecContext<'_>) -> SqlResult<()> {

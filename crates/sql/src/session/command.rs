@@ -6,7 +6,7 @@ use crate::ddl::tokens::{Cursor, Name};
 use crate::parse::{self, AsOf, Statement, StatementKind};
 use sql_types::datetime::{self, TimeZone};
 use sql_types::{Interval, SqlError, SqlResult, SqlState};
-use sqlparser::ast::DataType;
+use sqlparser::ast::{self, DataType};
 use sqlparser::tokenizer::Token;
 use std::sync::Arc;
 
@@ -123,7 +123,7 @@ pub(crate) enum Command {
     },
     Execute {
         name: String,
-        args: Vec<String>,
+        args: Vec<ast::Expr>,
     },
     Deallocate(Option<String>),
     Declare {
@@ -241,9 +241,9 @@ pub(crate) fn read(statement: &Statement) -> SqlResult<Command> {
             let name = c.ident()?;
             let mut args = Vec::new();
             if c.take_token(&Token::LParen) && !c.take_token(&Token::RParen) {
-                args.push(c.expr()?);
+                args.push(parse::parse_expr(&c.expr()?)?);
                 while c.take_token(&Token::Comma) {
-                    args.push(c.expr()?);
+                    args.push(parse::parse_expr(&c.expr()?)?);
                 }
                 c.expect_token(&Token::RParen)?;
             }

@@ -52,16 +52,17 @@ fn fence(plan: &Plan) -> ScanFence {
 }
 
 impl Session {
-    /// The plan an EXPLAIN is about, with the values of its parameters. With `analyze` it is to be run: its
-    /// transaction is open then.
+    /// The plan an EXPLAIN is about, with the values of its parameters, and how long that took once the statement
+    /// was read. With `analyze` it is to be run: its transaction is open then.
     pub(super) async fn explained(
         &mut self,
         statement: &Arc<Statement>,
         params: &[Datum],
         types: &[Type],
         analyze: bool,
-    ) -> SqlResult<(Arc<CachedPlan>, Vec<Datum>)> {
+    ) -> SqlResult<(Arc<CachedPlan>, Vec<Datum>, Duration)> {
         let command = prepared::command_of(statement)?;
+        let start = Instant::now();
         let (prepared, params) = match &*command {
             Command::Execute { name, args } => {
                 let (prepared, params) = self.execute_params(name, args)?;
@@ -87,7 +88,7 @@ impl Session {
             Some(prepared) => self.current_plan(prepared)?,
             None => prepared::plan(&self.view, statement, types, false)?,
         };
-        Ok((plan, params))
+        Ok((plan, params, start.elapsed()))
     }
 
     /// EXPLAIN: the lines.
@@ -105,11 +106,9 @@ impl Session {
             summary: flags.summary.unwrap_or(flags.analyze),
             format: if flags.json { ExplainFormat::Json } else { ExplainFormat::Text },
         };
-        let start = Instant::now();
-        let (plan, params) =
+        let (plan, params, planning) =
             self.explained(statement, &portal.params, &portal.prepared.param_types, flags.analyze).await?;
-        let mut summary =
-            Summary { planning_ms: Some(start.elapsed().as_secs_f64() * 1e3), ..Summary::default() };
+        let mut summary = Summary { planning_ms: Some(planning.as_secs_f64() * 1e3), ..Summary::default() };
         let mut stats = None;
         let hidden = fence(&plan.plan);
         if flags.analyze {

@@ -15,6 +15,7 @@ use crate::ddl::tokens::Name;
 use crate::exec::eval::{EvalEnv, eval};
 use crate::plan::PlanColumn;
 use sql_types::{ColumnType, Datum, Row, SqlError, SqlResult, SqlState, Type};
+use sqlparser::ast;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -55,7 +56,7 @@ impl Session {
     pub(super) fn execute_params(
         &mut self,
         name: &str,
-        args: &[String],
+        args: &[ast::Expr],
     ) -> SqlResult<(Arc<Prepared>, Vec<Datum>)> {
         let prepared = self.prepared(name)?;
         if args.len() != prepared.param_types.len() {
@@ -68,8 +69,8 @@ impl Session {
         let session = view.eval(self.times());
         let context = view.bind_context(&session, &[]);
         let env = EvalEnv { eval: &session, params: &[], outer: None };
-        let values = args.iter().zip(&prepared.param_types).map(|(text, ty)| {
-            let bound = bind::bind_argument(&crate::parse::parse_expr(text)?, *ty, &context)?;
+        let values = args.iter().zip(&prepared.param_types).map(|(arg, ty)| {
+            let bound = bind::bind_argument(arg, *ty, &context)?;
             eval(&bound, &[], &env)
         });
         let values = values.collect::<SqlResult<Vec<_>>>()?;

@@ -12,6 +12,10 @@ use crate::plan::{Expr, Plan};
 use sql_types::{Datum, compare};
 use std::sync::Arc;
 
+/// Conditions beside equalities tell some rows from others, however many pairs of rows satisfy them: a row may be its only
+/// partner, and be asked for another one.
+const MOST_SATISFIED: f64 = 0.9;
+
 /// How many distinct combinations of values some expressions have in `rows` rows.
 pub fn distinct<'e>(exprs: impl IntoIterator<Item = &'e Expr>, columns: Columns<'_>, rows: f64) -> f64 {
     let mut product = 1.0;
@@ -138,6 +142,12 @@ fn equal_columns(pairs: &[(Origin<'_>, Origin<'_>)]) -> f64 {
         _ => left.distinct.max(right.distinct),
     };
     present / distinct.max(1.0)
+}
+
+/// The share of rows with so many partners each of which one at least satisfies further conditions that keep a share of the
+/// pairs.
+pub fn some_satisfies(share: f64, partners: f64) -> f64 {
+    if share >= 1.0 { 1.0 } else { (1.0 - (1.0 - share).powf(partners.max(1.0))).min(MOST_SATISFIED) }
 }
 
 /// The share of the rows of `left` that are equal to some row of `right`.

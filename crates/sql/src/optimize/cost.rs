@@ -16,11 +16,15 @@ pub const BYTE: f64 = 0.003;
 const COLUMNS: f64 = 100.0;
 /// An entry of which KV nodes read columns the first time.
 const COLUMN_ENTRY: f64 = 0.3;
-/// The same of those beyond [`VECTORIZED_FROM`]. As a rule somebody has read the columns of a large table before, and they are kept
+/// The same of those beyond [`KEPT_FROM`]. As a rule somebody has read the columns of a large table before, and they are kept
 /// in memory; those of a small one may be written to all the time.
-const KEPT_COLUMN_ENTRY: f64 = 0.02;
+const KEPT_COLUMN_ENTRY: f64 = 0.01;
+/// Entries that KV nodes keep together.
+const KEPT_FROM: f64 = 4_096.0;
 /// A column of it.
-const COLUMN: f64 = 0.005;
+const COLUMN: f64 = 0.003;
+/// Asking whether a join would find a row, where rows are stored.
+const SOUGHT: f64 = 0.02;
 /// A row that is handed on as columns.
 const COLUMN_ROW: f64 = 0.02;
 /// What a condition costs there, compared with the row engine.
@@ -34,7 +38,7 @@ const VECTORIZED_SHARE: f64 = 0.3;
 /// A key looked up in a batch with others.
 pub const KEY: f64 = 7.0;
 /// The beginning of a span read in a batch with others.
-pub const SPAN: f64 = 10.0;
+pub const SPAN: f64 = 14.0;
 /// An operator or function computed for a row.
 pub const EXPRESSION: f64 = 0.08;
 /// A row handed from one operator to the next.
@@ -68,9 +72,10 @@ fn entry(bytes: f64) -> f64 {
 }
 
 /// The same where all columns that are wanted lie in the entries, so that they can be read as columns: KV nodes test
-/// conditions of so much cost per row of the row engine, and the rows that satisfy them are handed on.
-pub fn column_scan(entries: f64, rows: f64, columns: usize, filter: f64) -> f64 {
-    let kept = (entries - VECTORIZED_FROM).max(0.0);
+/// conditions of so much cost per row of the row engine, and the rows that satisfy them are handed on. Of a table that much is
+/// written to, nothing is kept.
+pub fn column_scan(entries: f64, rows: f64, columns: usize, filter: f64, is_written_to: bool) -> f64 {
+    let kept = if is_written_to { 0.0 } else { (entries - KEPT_FROM).max(0.0) };
     let each = columns as f64 * COLUMN + filter * VECTORIZED;
     let found = (entries - kept) * COLUMN_ENTRY + kept * KEPT_COLUMN_ENTRY;
     REQUEST + COLUMNS + found + entries * each + rows * COLUMN_ROW
@@ -98,9 +103,12 @@ fn vectorized(rows: f64) -> f64 {
 /// taken for granted of many rows.
 pub fn hash_join(probe: f64, found: f64, build: f64, out: f64) -> f64 {
     let found = found.min(probe);
-    let is_filter = build <= MAX_SOUGHT as f64 && probe > VECTORIZED_FROM;
-    let probed = if is_filter { found + (probe - found) * LET_THROUGH } else { probe };
-    vectorized(build) * HASH_BUILD + vectorized(probed) * HASH_PROBE + vectorized(out) * ROW
+    let is_filter = build <= MAX_SOUGHT as f64 && probe > VECTORIZED_FROM && found < probe;
+    let (probed, sought) = match is_filter {
+        true => (found + (probe - found) * LET_THROUGH, probe * SOUGHT),
+        false => (probe, 0.0),
+    };
+    vectorized(build) * HASH_BUILD + sought + vectorized(probed) * HASH_PROBE + vectorized(out) * ROW
 }
 
 /// A merge join beyond its inputs, which come in order.

@@ -5,8 +5,8 @@
 //! that nothing above it seems to be free.
 
 use super::origin::{Columns, Origin};
-use super::selectivity::{UNKNOWN_ALTERNATIVES, between, equality, of_all, selectivity};
-use super::{access, cardinality, cost, join_method};
+use super::selectivity::{UNKNOWN_ALTERNATIVES, between, equality, of_all, of_joined, selectivity};
+use super::{access, cardinality, cost, join_method, pushdown};
 use crate::analytic::may_be_said;
 use crate::catalog::descriptor::{ColumnId, IndexDescriptor, IndexId, TableDescriptor};
 use crate::plan::{
@@ -331,7 +331,8 @@ pub fn reading(
     // Of a table that may be much larger than is assumed of it, reading all is not made to look cheap.
     let known = table.statistics.get().is_some_and(|statistics| !statistics.columns.is_empty());
     let here = if left > 0.0 { entries * (cost::ROW + left) } else { 0.0 };
-    let as_columns = cost::column_scan(entries, rows.min(entries), columns.len(), said) + here;
+    let written = table.statistics.is_written_to();
+    let as_columns = cost::column_scan(entries, rows.min(entries), columns.len(), said, written) + here;
     spans + if known { by_row.min(as_columns) } else { by_row }
 }
 
@@ -417,17 +418,24 @@ fn join(
     chosen: bool,
 ) -> Estimate {
     let pair = Columns::Pair(left, right);
+    let width = left.columns.len();
+    let of_left = |expr: &Expr| pushdown::sides(expr, width) == (true, false);
+    let of_right = |expr: &Expr| pushdown::sides(expr, width) == (false, true);
+    let share = |conjuncts: &[Expr]| match kind {
+        JoinKind::Inner | JoinKind::Semi => of_joined(conjuncts, pair, &[&of_left, &of_right]),
+        _ => of_all(conjuncts, pair),
+    };
+    let conjuncts = || on.map_or_else(Vec::new, |on| on.clone().into_conjuncts());
     let (keys, rest): (Vec<(Expr, Expr)>, f64) = match method {
         JoinMethod::Hash(_) | JoinMethod::Merge(_) => {
             let keys = method.keys().into_iter().map(|(left, right)| (left.clone(), right.clone()));
-            (keys.collect(), on.map_or(1.0, |on| selectivity(on, pair)))
+            (keys.collect(), share(&conjuncts()))
         }
         JoinMethod::NestedLoop => {
-            let (keys, rest) = join_method::split_equalities(on.cloned(), left.columns.len());
-            let rest = of_all(&rest, pair);
-            (keys, rest)
+            let (keys, rest) = join_method::split_equalities(on.cloned(), width);
+            (keys, share(&rest))
         }
-        JoinMethod::Lateral => (Vec::new(), on.map_or(1.0, |on| selectivity(on, pair))),
+        JoinMethod::Lateral => (Vec::new(), share(&conjuncts())),
     };
     let equal = match method {
         JoinMethod::Lateral => found_share(left, right),
@@ -437,7 +445,10 @@ fn join(
     let matched = || match (method, keys.is_empty()) {
         (JoinMethod::Lateral, _) => (right.rows * rest).min(1.0) * found_share(left, right),
         (_, true) => (right.rows * rest).min(1.0) * 0.5,
-        _ => cardinality::matched_share(&keys, left, right) * if rest < 1.0 { 0.5 } else { 1.0 },
+        _ => {
+            let matched = cardinality::matched_share(&keys, left, right);
+            matched * cardinality::some_satisfies(rest, right.rows * equal / matched)
+        }
     };
     let rows = match kind {
         JoinKind::Inner => matching,

@@ -106,14 +106,14 @@ fn finish(plan: Plan, options: Options) -> Plan {
     plan
 }
 
-/// The statistics of the tables that a plan reads, with their versions: with others it might be another.
+/// The statistics of the tables that a plan reads, with their revisions: with others it might be another.
 pub fn statistics(plan: &Plan) -> Vec<(StatisticsCell, u64)> {
     fn collect(plan: &Plan, seen: &mut Vec<Oid>, found: &mut Vec<(StatisticsCell, u64)>) {
         if let PlanKind::Scan { table, .. } = &plan.kind
             && !seen.contains(&table.oid)
         {
             seen.push(table.oid);
-            found.push((table.statistics.clone(), table.statistics.version()));
+            found.push((table.statistics.clone(), table.statistics.revision()));
         }
         plan.for_each_child(&mut |child, _| collect(child, seen, found));
     }

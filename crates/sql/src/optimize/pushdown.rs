@@ -189,8 +189,8 @@ fn push_join(
     if matches!(kind, JoinKind::Inner | JoinKind::Semi) {
         // What each alternative asks of one side holds for that side alone already.
         for conjunct in &kept_on {
-            to_left.extend(implied(conjunct, |expr| sides(expr, width) == (true, false)));
-            to_right.extend(implied(conjunct, |expr| sides(expr, width) == (false, true)));
+            to_left.extend(asked_of(conjunct, |expr| sides(expr, width) == (true, false)));
+            to_right.extend(asked_of(conjunct, |expr| sides(expr, width) == (false, true)));
         }
     }
     for conjunct in &mut to_right {
@@ -206,7 +206,7 @@ fn push_join(
 }
 
 /// What a condition of alternatives implies of one side, if each asks something of it: one of what they ask.
-fn implied(expr: &Expr, of_side: impl Fn(&Expr) -> bool) -> Option<Expr> {
+pub(super) fn asked_of(expr: &Expr, of_side: impl Fn(&Expr) -> bool) -> Option<Expr> {
     let Expr::Or(alternatives) = expr else { return None };
     let asked = |alternative: &Expr| {
         let parts = alternative.conjuncts().into_iter().filter(|part| of_side(part) && !is_volatile(part));

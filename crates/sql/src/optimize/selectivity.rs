@@ -7,6 +7,7 @@
 //! except for two bounds of one column.
 
 use super::origin::{Columns, Origin};
+use super::pushdown;
 use crate::exec::eval::{EvalEnv, eval, eval_bool};
 use crate::plan::Expr;
 use crate::statistics::UNSEEN;
@@ -18,8 +19,8 @@ use sql_types::{Datum, Row, Type, compare};
 pub const EQUALITY: f64 = 0.005;
 /// Share of rows on one side of an unknown bound.
 pub const RANGE: f64 = 1.0 / 3.0;
-/// Share of rows between two unknown bounds.
-pub const BETWEEN: f64 = 0.1;
+/// Share of rows between two unknown bounds, as in PostgreSQL.
+pub const BETWEEN: f64 = 0.005;
 /// Share of rows that match an unknown pattern.
 const PATTERN: f64 = 0.05;
 /// Share of rows with something in them, as PostgreSQL guesses it.
@@ -59,6 +60,23 @@ pub fn of_all<'e>(conjuncts: impl IntoIterator<Item = &'e Expr>, columns: Column
         product *= columns.origin(index).map_or(RANGE, |origin| range.share(origin));
     }
     product.clamp(0.0, 1.0)
+}
+
+/// The share of joined rows that satisfy all of some conditions, where what alternatives ask of either side by itself has kept
+/// rows out of that side already: those are not counted twice. As in PostgreSQL's `extract_restriction_or_clauses`.
+pub fn of_joined<'e>(
+    conjuncts: impl IntoIterator<Item = &'e Expr> + Clone,
+    columns: Columns<'_>,
+    sides: &[&dyn Fn(&Expr) -> bool],
+) -> f64 {
+    let mut tested = 1.0;
+    for conjunct in conjuncts.clone() {
+        for is_of in sides {
+            tested *= pushdown::asked_of(conjunct, is_of).map_or(1.0, |asked| selectivity(&asked, columns));
+        }
+    }
+    let all = of_all(conjuncts, columns);
+    if tested > 0.0 { (all / tested).min(1.0) } else { all }
 }
 
 fn share(expr: &Expr, columns: Columns<'_>) -> f64 {

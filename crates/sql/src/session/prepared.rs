@@ -42,7 +42,7 @@ pub(crate) struct CachedPlan {
     pub locking: bool,
     /// Whether it calls functions of the user's own, which may do anything.
     pub calls: bool,
-    /// The statistics it was made with, and their versions.
+    /// The statistics it was made with, and their revisions.
     pub statistics: Vec<(StatisticsCell, u64)>,
     pub bytes: usize,
 }
@@ -50,7 +50,7 @@ pub(crate) struct CachedPlan {
 impl CachedPlan {
     /// Whether there are no newer statistics than those it was made with.
     fn is_recent(&self) -> bool {
-        self.statistics.iter().all(|(statistics, version)| statistics.version() == *version)
+        self.statistics.iter().all(|(statistics, revision)| statistics.revision() == *revision)
     }
 
     /// Whether it holds for what a session sees now.

@@ -9,7 +9,8 @@
 //! Off for a session, or a database or role, by `SET auto_analyze = off`.
 
 use super::gather::{Pace, gather};
-use super::record;
+use super::writes::WINDOW;
+use super::{StatisticsCell, record};
 use crate::catalog::descriptor::{ColumnId, TableDescriptor};
 use crate::catalog::store::{Section, record_key};
 use crate::engine::Engine;
@@ -89,6 +90,9 @@ impl Engine {
             if table.statistics.note_changes(rows) {
                 self.request_statistics(table.oid);
             }
+            if table.statistics.note_writes(rows) {
+                tokio::spawn(watch_writes(table.statistics.clone()));
+            }
         }
     }
 
@@ -110,6 +114,17 @@ impl Engine {
         let Some(table) = catalog.table(table) else { return };
         table.statistics.set(statistics);
         table.statistics.forget_changes(changes);
+    }
+}
+
+/// Notices when no longer much is written to a table. There is one for each table, and another if there are new statistics
+/// meanwhile.
+async fn watch_writes(statistics: StatisticsCell) {
+    loop {
+        tokio::time::sleep(WINDOW).await;
+        if !statistics.end_window() {
+            return;
+        }
     }
 }
 

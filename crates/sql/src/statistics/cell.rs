@@ -1,5 +1,6 @@
 //! [`StatisticsCell`]: the statistics of a table as all holders of its descriptor share them.
 
+use super::writes::Writes;
 use super::{TableStatistics, auto, record};
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -23,8 +24,11 @@ struct Shared {
     version: AtomicU64,
     /// Rows that they count, if there are any: the bits of a double.
     rows: AtomicU64,
+    /// Moves whenever plans are to be made anew.
+    revision: AtomicU64,
     /// Rows changed on this node since they were made.
     changed: AtomicU64,
+    writes: Writes,
 }
 
 /// The statistics of a table. Clones share them: a descriptor that a schema change derives from another has
@@ -73,7 +77,9 @@ impl StatisticsCell {
         let version = statistics.version.max(self.version() + 1);
         self.0.rows.store(statistics.rows.to_bits(), Ordering::Relaxed);
         *state = State::Known(statistics);
+        self.0.writes.forget();
         self.0.version.store(version, Ordering::Release);
+        self.move_revision();
     }
 
     /// The rows of the table when they were made. Nothing is decoded for that.
@@ -84,6 +90,40 @@ impl StatisticsCell {
     /// Moves whenever they are replaced; 0 if there are none.
     pub fn version(&self) -> u64 {
         self.0.version.load(Ordering::Acquire)
+    }
+
+    /// Moves whenever plans that were made with the statistics are to be made anew.
+    pub fn revision(&self) -> u64 {
+        self.0.revision.load(Ordering::Acquire)
+    }
+
+    fn move_revision(&self) {
+        self.0.revision.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether so much is written to the table that KV nodes keep little of its columns; not known of other nodes' writes.
+    pub fn is_written_to(&self) -> bool {
+        self.0.writes.are_many()
+    }
+
+    /// Takes note of changed rows, of which some columns may have been kept. True if from now on much is written:
+    /// [`end_window`](Self::end_window) is to be called after each [`super::writes::WINDOW`] until it says otherwise.
+    pub fn note_writes(&self, rows: u64) -> bool {
+        let many = self.rows().is_some_and(|of| self.0.writes.note(rows, of));
+        if many {
+            self.move_revision();
+        }
+        many
+    }
+
+    /// Whether there still is much written to the table.
+    pub fn end_window(&self) -> bool {
+        let were_many = self.0.writes.are_many();
+        let many = self.0.writes.end_window(self.rows().unwrap_or(0.0));
+        if were_many && !many {
+            self.move_revision();
+        }
+        many
     }
 
     /// Takes note of changed rows. True if it was these that made it time for new statistics.

@@ -15,7 +15,8 @@
 //! not part of the schema: writing them changes neither the catalog's version nor the descriptor. On the node
 //! they hang on the descriptor in a [`StatisticsCell`], undecoded until the first plan asks for them; a look-up
 //! by a whole unique key never does. Their version moves with every ANALYZE, and a cached plan that was made
-//! with other versions is made anew when it is next used.
+//! with other versions is made anew when it is next used. So it is when much is written to the table, or no longer ([`writes`]): then
+the cell's revision moves, and the version stays.
 //!
 //! # When they are made
 //!
@@ -35,6 +36,7 @@ mod histogram;
 pub mod record;
 mod sample;
 mod sketch;
+pub mod writes;
 
 pub use cell::StatisticsCell;
 pub use collect::Collector;

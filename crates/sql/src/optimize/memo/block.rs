@@ -8,7 +8,7 @@ use crate::optimize::cardinality::equal_share;
 use crate::optimize::implied::{Equality, equalities};
 use crate::optimize::join_method;
 use crate::optimize::origin::Columns;
-use crate::optimize::selectivity::selectivity;
+use crate::optimize::selectivity::of_joined;
 use crate::plan::{Expr, JoinKind, JoinMethod, Plan, PlanKind};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -129,7 +129,7 @@ impl<'p> Block<'p> {
         for (conjunct, read) in self.conjuncts.iter().zip(&self.reads) {
             match equality(conjunct, *read, &self.inputs) {
                 Some((a, b, key)) => keys.entry((a, b)).or_default().push(key),
-                None => self.others.push((*read, selectivity(conjunct, Columns::Row(&rows)))),
+                None => self.others.push((*read, self.kept_by(conjunct, *read, Columns::Row(&rows)))),
             }
         }
         for ((a, b), keys) in keys {
@@ -137,6 +137,14 @@ impl<'p> Block<'p> {
             self.connected[b] |= 1 << a;
             self.pairs.insert((a, b), equal_share(&keys, self.inputs[a].plan, self.inputs[b].plan));
         }
+    }
+
+    /// The share of rows that a condition keeps beyond what its alternatives asked of each input.
+    fn kept_by(&self, conjunct: &Expr, read: Set, columns: Columns<'_>) -> f64 {
+        let of_input = |number: usize| move |expr: &Expr| read_by(expr, &self.inputs) == 1 << number;
+        let inputs: Vec<_> = members(read).map(of_input).collect();
+        let sides: Vec<&dyn Fn(&Expr) -> bool> = inputs.iter().map(|input| input as _).collect();
+        of_joined([conjunct], columns, &sides)
     }
 
     fn note_implied(&mut self) {

@@ -327,10 +327,13 @@ impl Shard {
     /// Forgets the parts of transactions in a range with these keys: they were of another lease. Who waits for their
     /// locks is told that they ended; latches stay with those who are evaluating, whose commands will be refused.
     pub fn forget(&mut self, range: RangeId, span: &Span) {
-        for part in self.parts_of(range) {
-            self.forget_part(part);
-            let woken = self.locks.release_within(part.txn, span);
-            wake(woken);
+        let parts = self.parts_of(range);
+        for part in &parts {
+            self.forget_part(*part);
+        }
+        let known: HashSet<TxnKey> = self.txns.keys().map(|part| part.txn).collect();
+        for part in parts {
+            self.release_part(part, span, known.contains(&part.txn));
         }
         self.note_losers();
         self.buried.retain(|(part, _)| part.range != range);
@@ -354,9 +357,25 @@ impl Shard {
         };
         if self.txns.get(&part).is_some_and(is_let_go) {
             self.forget_part(part);
-            wake(self.locks.release_within(part.txn, span));
+            let known = self.is_known(part.txn);
+            self.release_part(part, span, known);
             self.note_losers();
         }
+    }
+
+    /// Whether there is a part of a transaction in any range.
+    fn is_known(&self, txn: TxnKey) -> bool {
+        self.txns.keys().any(|part| part.txn == txn)
+    }
+
+    /// Gives up the locks of a part that was forgotten: those on the keys of its range or, unless the transaction is known in others,
+    /// all. The range may have been split since it took them, or be in the middle of that, and nobody would ever give up those
+    /// beyond its new end.
+    fn release_part(&mut self, part: PartKey, span: &Span, known_elsewhere: bool) {
+        wake(match known_elsewhere {
+            true => self.locks.release_within(part.txn, span),
+            false => self.locks.release(part.txn),
+        });
     }
 
     /// Forgets the part of a transaction that has nothing: no locks, no intents, and nothing on its way.
@@ -1012,6 +1031,41 @@ mod tests {
         shard.txn_mut(txn(2), 1).status = TxnStatus::Committing;
         shard.let_go(txn(2), 1, &span);
         assert!(shard.txn(txn(2)).is_some(), "what becomes of it is on its way");
+    }
+
+    #[test]
+    fn what_is_let_go_while_its_range_is_split_leaves_no_locks() {
+        let mut shard = Shard::default();
+        shard.open_connection(1);
+        let (left, right) = (Span::new("a".into(), "m".into()), Span::new("m".into(), "z".into()));
+        let lock = |shard: &mut Shard, of: PartKey, key: &[u8]| {
+            shard.txn_mut(of, 1);
+            shard.acquire(of.txn, Priority::Normal, key, LockStrength::Exclusive, 0, false).0
+        };
+        for forgets in [false, true] {
+            let part = txn(1);
+            for key in [b"b", b"n"] {
+                assert_eq!(lock(&mut shard, part, key), Acquire::Granted);
+            }
+            // The span of the range ends earlier already, and the locks behind it have not been given up yet.
+            match forgets {
+                true => shard.forget(part.range, &left),
+                false => shard.let_go(part, 1, &left),
+            }
+            shard.split(part.range, &right);
+            for key in [b"b", b"n"] {
+                assert_eq!(lock(&mut shard, txn(2), key), Acquire::Granted);
+            }
+            shard.end(txn(2));
+        }
+        // Where the transaction is known in the range that was split off, too, its locks there are that part's.
+        let (part, other) = (txn(3), PartKey { range: txn(3).range + 1, ..txn(3) });
+        for (of, key) in [(part, b"b"), (other, b"n")] {
+            assert_eq!(lock(&mut shard, of, key), Acquire::Granted);
+        }
+        shard.let_go(part, 1, &left);
+        assert_eq!(lock(&mut shard, txn(4), b"b"), Acquire::Granted);
+        assert_eq!(lock(&mut shard, txn(4), b"n"), Acquire::Conflict);
     }
 
     #[test]

@@ -119,7 +119,8 @@ impl Shard {
             && entry.intents.is_empty()
         {
             self.forget_part(part);
-            wake(self.locks.release_within(part.txn, span));
+            let known = self.is_known(part.txn);
+            self.release_part(part, span, known);
             return Ok(());
         }
         if !room {

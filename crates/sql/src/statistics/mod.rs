@@ -16,7 +16,7 @@
 //! they hang on the descriptor in a [`StatisticsCell`], undecoded until the first plan asks for them; a look-up
 //! by a whole unique key never does. Their version moves with every ANALYZE, and a cached plan that was made
 //! with other versions is made anew when it is next used. So it is when much is written to the table, or no longer ([`writes`]): then
-the cell's revision moves, and the version stays.
+//! the cell's revision moves, and the version stays.
 //!
 //! # When they are made
 //!

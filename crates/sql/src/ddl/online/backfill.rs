@@ -15,11 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Rows of the first batch.
-const FIRST_ROWS: u64 = 1000;
-/// Rows of a batch at most. The entries of a batch go to all ranges of the index, each of which has to be asked: the more rows
-/// share that, the less each of them pays for it.
-const MOST_ROWS: u64 = 8000;
+/// Rows of a batch, unless it loses against writers.
+const BATCH_ROWS: u64 = 1000;
 /// Rows of a batch at least.
 const FEWEST_ROWS: u64 = 16;
 /// How often a batch loses before it locks its rows.
@@ -27,8 +24,8 @@ const LOSSES: u32 = 3;
 /// The longest pause after a batch that lost.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How the next batch is done, by how the last ones went: half as large as one that lost, and after longer pauses the more of them
-/// lost, with locks from some point on; a quarter larger than one that did not, so that most do not.
+/// How the next batch is done, by how the last ones went: smaller and after longer pauses the more of them lost, and with
+/// locks from some point on.
 #[derive(Debug)]
 struct Pushback {
     rows: u64,
@@ -37,7 +34,7 @@ struct Pushback {
 
 impl Pushback {
     fn new() -> Self {
-        Pushback { rows: FIRST_ROWS, losses: 0 }
+        Pushback { rows: BATCH_ROWS, losses: 0 }
     }
 
     fn effort(&self) -> Effort {
@@ -46,7 +43,7 @@ impl Pushback {
 
     fn won(&mut self) {
         self.losses = 0;
-        self.rows = (self.rows + self.rows / 4).min(MOST_ROWS);
+        self.rows = (self.rows * 2).min(BATCH_ROWS);
     }
 
     /// The pause until the next attempt.
@@ -136,18 +133,14 @@ mod tests {
     #[test]
     fn who_loses_does_less_and_locks_in_the_end() {
         let mut pushback = Pushback::new();
-        assert_eq!(pushback.effort(), Effort { rows: FIRST_ROWS, locks: false });
+        assert_eq!(pushback.effort(), Effort { rows: BATCH_ROWS, locks: false });
         assert!(pushback.lost() < pushback.lost());
-        assert_eq!(pushback.effort(), Effort { rows: FIRST_ROWS / 4, locks: false });
+        assert_eq!(pushback.effort(), Effort { rows: BATCH_ROWS / 4, locks: false });
         for _ in 0..20 {
             assert!(pushback.lost() <= LONGEST_PAUSE);
         }
         assert_eq!(pushback.effort(), Effort { rows: FEWEST_ROWS, locks: true });
         pushback.won();
-        assert_eq!(pushback.effort(), Effort { rows: FEWEST_ROWS + FEWEST_ROWS / 4, locks: false });
-        for _ in 0..40 {
-            pushback.won();
-        }
-        assert_eq!(pushback.effort(), Effort { rows: MOST_ROWS, locks: false });
+        assert_eq!(pushback.effort(), Effort { rows: 2 * FEWEST_ROWS, locks: false });
     }
 }

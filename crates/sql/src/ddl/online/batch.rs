@@ -12,7 +12,7 @@ use kv_client::{Isolation, KvClient, ReadOptions, ScanOptions, Txn, TxnOptions};
 use sql_types::{SqlError, SqlResult};
 
 /// Bytes of rows after which a batch ends.
-const BATCH_BYTES: u64 = 2 << 20;
+const BATCH_BYTES: u64 = 1 << 20;
 
 /// How a batch is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
